@@ -66,7 +66,7 @@ static int no_request(struct pvn_comm *c, int rc, const char *call)
     if (rc == 0 && attends(c))
         comm_attend(c);
     /* Nor will there be any when the receiver has closed. */
-    if (rc == 0 && c->sender && c->conn->goodbye && pvn_engine_pending(c->engine) == 0)
+    if (rc == 0 && c->link.sender && c->link.conn->goodbye && pvn_engine_pending(c->engine) == 0)
         comm_fail_by_peer(c);
     return result(c, answer(c, rc, call));
 }
@@ -90,7 +90,7 @@ static inline bool covers(const struct pvn_comm *c, const struct pvn_mr *m, cons
 __attribute__((noinline, cold)) static int check_unregistered(struct pvn_comm *c, const char *call,
                                                               size_t size)
 {
-    bool comes_back = c->dev->nvia > 1 && pvn_conn_failover(c->conn);
+    bool comes_back = c->dev->nvia > 1 && pvn_conn_failover(c->link.conn);
 
     if (size == 0)
         return 0;
@@ -132,9 +132,9 @@ __attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void 
         return rc;
     if (!mr_ok(c, mr))
         return comm_mr_refuse(c, mr);
-    if (!c->sender || (!data && size))
+    if (!c->link.sender || (!data && size))
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "isend: %s",
-                           c->sender ? "bytes at address 0" : "this is the receiving end");
+                           c->link.sender ? "bytes at address 0" : "this is the receiving end");
     if (!mr && (rc = check_unregistered(c, "isend", size)) != 0)
         return rc;
     if (c->link.state == PVN_LINK_DRAINS)
@@ -173,9 +173,9 @@ __attribute__((noinline)) static int irecv_ready(struct pvn_comm *c, int n, void
 
     if (rc)
         return rc;
-    if (c->sender || n < 1 || n > PVN_MAX_RECVS)
+    if (c->link.sender || n < 1 || n > PVN_MAX_RECVS)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv of %d buffers: %s", n,
-                           c->sender ? "this is the sending end" : "1 to 8 are possible");
+                           c->link.sender ? "this is the sending end" : "1 to 8 are possible");
     if (c->profile && handles)
         pvn_profile_receive(c->profile, pvn_engine_next(c->engine), n, data, sizes, handles);
     return 0;

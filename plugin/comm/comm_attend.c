@@ -74,7 +74,7 @@ static void look_for_better(struct pvn_comm *c, uint64_t now)
 
     bool drains = c->link.state == PVN_LINK_DRAINS;
 
-    if (!c->back.tries || !c->sender || (!drains && c->link.state != PVN_LINK_UP))
+    if (!c->back.tries || !c->link.sender || (!drains && c->link.state != PVN_LINK_UP))
         return;
     if (!comm_failback_is_ready(c)) { /* or not any more */
         comm_end_drain(c);
@@ -82,7 +82,7 @@ static void look_for_better(struct pvn_comm *c, uint64_t now)
     }
     if (pvn_engine_pending(c->engine) > 0) {
         if (!drains && now >= c->back.drain_ns) {
-            comm_link_on(c, PVN_LINK_BETTER);
+            pvn_link_note(&c->link, PVN_LINK_BETTER);
             c->sends = NO_EPOCH;
             c->back.drain_ns = now + DRAIN_NS;
         } else if (drains && now >= c->back.drain_ns) {

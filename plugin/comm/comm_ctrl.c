@@ -28,12 +28,12 @@ bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code)
 
     /* The peer may have lost it in an outage of one direction only. */
     if (code == -ECONNRESET)
-        outage = pvn_conn_keeps(c->conn);
-    if (!outage || !pvn_conn_failover(c->conn) || !pvn_engine_may_pause(c->engine) ||
+        outage = pvn_conn_keeps(c->link.conn);
+    if (!outage || !pvn_conn_failover(c->link.conn) || !pvn_engine_may_pause(c->engine) ||
         pvn_engine_paused(c->engine))
         return false;
-    for (int i = 0; i < c->conn->nlanes; i++)
-        if (c->conn->lane[i]->ops->is_fallback) /* it uses the same network */
+    for (int i = 0; i < c->link.conn->nlanes; i++)
+        if (c->link.conn->lane[i]->ops->is_fallback) /* it uses the same network */
             return false;
     return true;
 }
@@ -43,13 +43,13 @@ void comm_ctrl_lost(struct pvn_comm *c)
     char text[PVN_ERR_TEXT_LEN];
 
     comm_end_drain(c);
-    comm_link_on(c, PVN_LINK_CTRL_LOST);
+    pvn_link_note(&c->link, PVN_LINK_CTRL_LOST);
     c->ctrl.moved_ns = pvn_now_ns();
     c->ctrl.moved_bytes = comm_bytes_moved(c);
     pvn_err_format(&c->ctrl.err, text, sizeof(text));
     pvn_warn("%s %s %s: the control connection is lost: %s; the lanes go on without it, and it is "
              "made again when the peer can be reached",
-             c->conn->where, c->sender ? "to" : "from", c->conn->who, text);
+             c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who, text);
 }
 
 bool comm_ctrl_adopt(struct pvn_comm *c)
@@ -58,15 +58,15 @@ bool comm_ctrl_adopt(struct pvn_comm *c)
 
     if (!next)
         return false;
-    pvn_conn_replace_control(c->conn, next);
+    pvn_conn_replace_control(c->link.conn, next);
     pvn_conn_close(next, NULL);
-    comm_keep_watch(c, c->conn);
+    comm_keep_watch(c, c->link.conn);
     pvn_err_clear(&c->ctrl.err);
     if (c->link.state == PVN_LINK_ALONE)
-        pvn_warn("%s %s %s: the control connection is there again after %.3f s", c->conn->where,
-                 c->sender ? "to" : "from", c->conn->who,
+        pvn_warn("%s %s %s: the control connection is there again after %.3f s",
+                 c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
                  (double)(pvn_now_ns() - c->link.since_ns) / PVN_NS_PER_S);
-    comm_link_on(c, PVN_LINK_CTRL_BACK);
+    pvn_link_note(&c->link, PVN_LINK_CTRL_BACK);
     return true;
 }
 
@@ -79,7 +79,7 @@ static uint64_t limit(const struct pvn_comm *c)
     if (c->ctrl.err.code == -ECONNRESET)
         return RESET_NS;
 
-    return c->sender && pvn_paths_more(&c->link.paths) ? ns / 4 : ns;
+    return c->link.sender && pvn_paths_more(&c->link.paths) ? ns / 4 : ns;
 }
 
 int comm_ctrl_wait(struct pvn_comm *c, bool idle)

@@ -40,8 +40,8 @@ static int refuse(const struct pvn_comm *c, struct pvn_err *err, int code, enum 
     vsnprintf(text, sizeof(text), fmt, ap);
     pvn_err_set(err, code, "%s", text);
     pvn_err_set_fault(err, fault);
-    pvn_err_set_where(err, "%s", c->conn->where);
-    pvn_err_set_who(err, "%s", c->conn->who);
+    pvn_err_set_where(err, "%s", c->link.conn->where);
+    pvn_err_set_who(err, "%s", c->link.conn->who);
     pvn_warn_err(err);
     return code;
 }
@@ -111,9 +111,9 @@ static void complete(const struct pvn_comm *c, struct pvn_err *err)
     char worked[128];
 
     pvn_err_add(err, "%s",
-                pvn_worked_text(pvn_now_ns() - c->conn->entered_ns, s->msgs, s->bytes, worked,
+                pvn_worked_text(pvn_now_ns() - c->link.conn->entered_ns, s->msgs, s->bytes, worked,
                                 sizeof(worked)));
-    pvn_conn_locate(c->conn, 0, err);
+    pvn_conn_locate(c->link.conn, 0, err);
 }
 
 void comm_failover_end(struct pvn_comm *c)
@@ -142,10 +142,10 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     c->end.err = *err;
     if (c->end.err.code >= 0)
         c->end.err.code = -EIO;
-    if (c->conn->state == PVN_CONN_UP)
+    if (c->link.conn->state == PVN_CONN_UP)
         complete(c, &c->end.err);
     c->end.failed = true;
-    comm_link_on(c, PVN_LINK_END);
+    pvn_link_note(&c->link, PVN_LINK_END);
     /* For tests of open requests, which find a paused engine where a failover has been given up. */
     if (c->engine)
         pvn_engine_fail(c->engine, &c->end.err);
@@ -160,7 +160,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     comm_failback_stop(c);
     comm_ctrl_adopt(c); /* so that the peer hears of it */
     comm_keep_leave(c);
-    pvn_conn_fail(c->conn, &c->end.err);
+    pvn_conn_fail(c->link.conn, &c->end.err);
     return c->end.err.code;
 }
 

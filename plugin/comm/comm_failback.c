@@ -426,19 +426,19 @@ static struct comm_failback *new_failback(struct pvn_comm *c)
         free(f);
         return NULL;
     }
-    f->sender = c->sender;
-    f->id = c->id;
+    f->sender = c->link.sender;
+    f->id = c->link.id;
     f->cfg = c->link.paths.home;
     f->cfg.beside = true;
-    f->no_fallback = pvn_conn_worth_is_fast(c->link.paths.best) && !c->conn->cfg.away;
-    f->worth = pvn_conn_worth(c->conn);
+    f->no_fallback = pvn_conn_worth_is_fast(c->link.paths.best) && !c->link.conn->cfg.away;
+    f->worth = pvn_conn_worth(c->link.conn);
     f->worse = f->worth < c->link.paths.best;
     f->wait_ns = c->back.wait_ns;
     f->next_ns = pvn_now_ns() + f->wait_ns;
     if (f->next_ns < c->link.paths.memory.home_ns)
         f->next_ns = c->link.paths.memory.home_ns;
-    if (!c->sender) {
-        f->listener = c->keeper;
+    if (!c->link.sender) {
+        f->listener = c->link.keeper;
         pvn_listener_keep(f->listener);
     }
     return f;
@@ -449,10 +449,10 @@ void comm_failback_start(struct pvn_comm *c)
     struct comm_failback *f;
     int rc;
 
-    bool worse = pvn_conn_worth(c->conn) < c->link.paths.best;
+    bool worse = pvn_conn_worth(c->link.conn) < c->link.paths.best;
 
     /* An acceptor always has one, which answers the connector. */
-    if (c->back.tries || !pvn_conn_failback(c->conn) || (c->sender && !worse))
+    if (c->back.tries || !pvn_conn_failback(c->link.conn) || (c->link.sender && !worse))
         return;
     if (c->back.wait_ns == 0)
         c->back.wait_ns = pvn_retry_next_ns(PVN_RETRY_RETURN, 0);
@@ -494,7 +494,8 @@ void comm_failback_stop(struct pvn_comm *c)
 
 void comm_failback_linger(struct pvn_comm *c)
 {
-    if (!c->back.tries || c->sender || !comm_received_keep(c->id, pvn_engine_received(c->engine)))
+    if (!c->back.tries || c->link.sender ||
+        !comm_received_keep(c->link.id, pvn_engine_received(c->engine)))
         return;
     pthread_mutex_lock(&lock);
     c->back.tries->lingers_ns = pvn_now_ns() + LINGER_NS;
@@ -537,7 +538,7 @@ void comm_failback_lost(struct pvn_comm *c)
     uint64_t now = pvn_now_ns();
 
     comm_failback_stop(c);
-    if (!c->sender)
+    if (!c->link.sender)
         comm_failback_start(c);
     if (c->back.came_ns == 0)
         return;
@@ -549,7 +550,7 @@ void comm_failback_lost(struct pvn_comm *c)
             pvn_warn(
                 "failback: %s %s %s: the lanes were lost again %.1f s after the return to them; "
                 "the time to the next attempt doubles each time this happens, up to %.0f s",
-                c->conn->where, c->sender ? "to" : "from", c->conn->who,
+                c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
                 (double)(now - c->back.came_ns) / PVN_NS_PER_S,
                 (double)pvn_retry_longest_ns(PVN_RETRY_RETURN) / PVN_NS_PER_S);
         c->back.said_flaps = true;

@@ -49,8 +49,8 @@ static bool reaches_gpus(const struct pvn_comm *c)
 {
     unsigned caps = 0;
 
-    for (int i = 0; i < c->conn->nlanes; i++)
-        caps |= c->conn->lane[i]->caps;
+    for (int i = 0; i < c->link.conn->nlanes; i++)
+        caps |= c->link.conn->lane[i]->caps;
     return caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF);
 }
 
@@ -79,10 +79,10 @@ static void tell_peer(struct pvn_comm *c, enum pvn_frame_type type, const struct
 
     /* A socket reports that it was reset to one call only, and an end of stream behind that, which
      * would look like the end of the peer's process. */
-    if (!c->conn->ctrl.eof &&
-        pvn_conn_send(c->conn, type, body, pvn_reason_encode(body, sizeof(body), why->reason[0]),
-                      NULL) < 0)
-        c->conn->ctrl.eof = true;
+    if (!c->link.conn->ctrl.eof &&
+        pvn_conn_send(c->link.conn, type, body,
+                      pvn_reason_encode(body, sizeof(body), why->reason[0]), NULL) < 0)
+        c->link.conn->ctrl.eof = true;
 }
 
 static int give_up(struct pvn_comm *c, struct pvn_err *err, const char *why)
@@ -135,7 +135,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     c->profile = NULL;
     comm_publish_last(c); /* with the last of these lanes' counters */
     pvn_engine_pause(c->engine, why);
-    comm_link_on(c, PVN_LINK_LOST);
+    pvn_link_note(&c->link, PVN_LINK_LOST);
     c->sends = c->receives = NO_EPOCH;
     c->attend_in = 0;
     return 0;
@@ -171,11 +171,11 @@ static void remember(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_paths *p = &c->link.paths;
     uint64_t now = pvn_now_ns();
-    bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->conn));
+    bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->link.conn));
     bool useless =
         pvn_engine_pending(c->engine) > 0 && pvn_engine_get_stats(c->engine)->msgs == p->messages;
 
-    if (!c->sender ||
+    if (!c->link.sender ||
         !pvn_path_memory_lost(&p->memory, p->used, fast, useless, now - p->since_ns, now) ||
         p->said_useless || !is_the_network(why))
         return;
@@ -184,7 +184,7 @@ static void remember(struct pvn_comm *c, const struct pvn_err *why)
              "delivered a message: others are tried first; likely: large packets are lost on the "
              "path; try: `ping -M do -s` with 28 bytes less than the MTU, the same MTU on all "
              "switches, net.ipv4.tcp_mtu_probing=1 (TCP), the port's active_mtu (RoCE)",
-             c->conn->where, c->conn->who);
+             c->link.conn->where, c->link.conn->who);
 }
 
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
@@ -194,8 +194,8 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
 
     if (c->failover)
         return 0;
-    if (c->conn->goodbye)
-        return comm_failover_has_all(c) ? c->end.err.code : peer_has_closed(c, c->conn);
+    if (c->link.conn->goodbye)
+        return comm_failover_has_all(c) ? c->end.err.code : peer_has_closed(c, c->link.conn);
     if (!pvn_engine_may_pause(c->engine)) {
         pvn_err_add(
             &err,
@@ -204,7 +204,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     }
     bool hung_up = c->ctrl.err.code == -EPIPE;
 
-    if (hung_up && !pvn_conn_keeps(c->conn)) {
+    if (hung_up && !pvn_conn_keeps(c->link.conn)) {
         pvn_err_add(&err, "%s", ENDED);
         return comm_fail(c, &err);
     }
@@ -220,7 +220,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     c->failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
     comm_failback_lost(c);
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
-    pvn_conn_locate(c->conn, 0, &err);
+    pvn_conn_locate(c->link.conn, 0, &err);
     pvn_err_format(&err, text, sizeof(text));
     pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
              text);
@@ -229,8 +229,8 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
 
 bool comm_failover_has_all(struct pvn_comm *c)
 {
-    if (!c->sender || !c->conn->goodbye || !pvn_engine_may_pause(c->engine) ||
-        c->conn->has_received == 0 || c->conn->has_received != pvn_engine_next(c->engine))
+    if (!c->link.sender || !c->link.conn->goodbye || !pvn_engine_may_pause(c->engine) ||
+        c->link.conn->has_received == 0 || c->link.conn->has_received != pvn_engine_next(c->engine))
         return false;
     if (!c->failover)
         pause_comm(c, &c->ctrl.err);
@@ -253,7 +253,7 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
     c->failover->switches = true;
     pvn_conn_close(c->failover->next, NULL);
     c->failover->next = next;
-    if (c->sender)
+    if (c->link.sender)
         tell_peer(c, PVN_FRAME_SWITCH, &why);
     return 0;
 }
@@ -264,13 +264,13 @@ static int fence(struct pvn_comm *c)
     /* Nothing is lost and nothing is open. The old lanes stay until the receiver's report comes,
      * which it sends when it has fenced its own: before it has read SWITCH it would take their end
      * for a loss. */
-    if (c->failover->switches && c->sender && c->failover->next && !c->conn->ctrl.eof &&
-        !c->conn->goodbye && !pvn_conn_has_input(c->failover->next))
+    if (c->failover->switches && c->link.sender && c->failover->next && !c->link.conn->ctrl.eof &&
+        !c->link.conn->goodbye && !pvn_conn_has_input(c->failover->next))
         return -EAGAIN;
     bool again = false;
 
-    for (int i = 0; i < c->conn->nlanes; i++) {
-        struct pvn_lane *l = c->conn->lane[i];
+    for (int i = 0; i < c->link.conn->nlanes; i++) {
+        struct pvn_lane *l = c->link.conn->lane[i];
         int rc;
 
         /* Memory may be deregistered meanwhile, with the operations that a fence replaces. */
@@ -294,7 +294,7 @@ static int fence(struct pvn_comm *c)
 
         return give_up(c, &err, "the lanes' last events");
     }
-    if (!c->sender && reaches_gpus(c)) {
+    if (!c->link.sender && reaches_gpus(c)) {
         struct pvn_err err = PVN_ERR_INIT;
 
         if (flush_gpus(c, &err) != 0)
@@ -302,7 +302,7 @@ static int fence(struct pvn_comm *c)
                            "what the lost lanes have written into GPU memory cannot be made "
                            "visible to the GPU");
     }
-    comm_link_on(c, PVN_LINK_FENCED);
+    pvn_link_note(&c->link, PVN_LINK_FENCED);
     return 0;
 }
 
@@ -318,15 +318,15 @@ static int watch_peer(struct pvn_comm *c)
         c->failover->hung_up = false;
         tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
     }
-    before = c->conn->ctrl.eof;
-    rc = pvn_conn_listen(c->conn, &err);
+    before = c->link.conn->ctrl.eof;
+    rc = pvn_conn_listen(c->link.conn, &err);
 
     /* 1: it has closed its end, for which the lanes are fenced first. */
     if (rc == -EREMOTEIO || rc == -EPROTO)
         return give_up(c, &err, "failover");
     if (rc != -EPIPE || before || c->failover->exchanged)
         return 0;
-    if (!pvn_conn_keeps(c->conn))
+    if (!pvn_conn_keeps(c->link.conn))
         return peer_has_ended(c, ENDED);
     c->failover->hung_up = true;
     c->failover->began_ns = pvn_now_ns();
@@ -351,8 +351,8 @@ static bool is_connected(const struct pvn_comm *c)
 {
     const struct pvn_conn *next = c->failover->next;
 
-    return !c->conn->ctrl.eof || comm_keep_lives(c) ||
-           (!c->failover->hung_up && pvn_path_answers(c->conn->ctrl.fd)) ||
+    return !c->link.conn->ctrl.eof || comm_keep_lives(c) ||
+           (!c->failover->hung_up && pvn_path_answers(c->link.conn->ctrl.fd)) ||
            (next && next->hello_seen && next->state <= PVN_CONN_UP);
 }
 
@@ -361,7 +361,7 @@ static void look_for_peer(struct pvn_comm *c, uint64_t now)
 {
     struct comm_failover *f = c->failover;
 
-    if (!c->sender && !is_connected(c)) {
+    if (!c->link.sender && !is_connected(c)) {
         f->stands = pvn_presence_stands(&f->probe, c->link.paths.other, c->link.paths.nothers, now);
     } else {
         pvn_presence_probe_end(&f->probe);
@@ -426,8 +426,8 @@ static int check_deadline(struct pvn_comm *c)
         return out_of_time(c, p->stall_abort, "STALL_ABORT");
     if (p->stall_warn && waited >= p->stall_warn && !f->stall_reported) {
         f->stall_reported = true;
-        pvn_warn("failover: %s %s %s: no new connection for %.0f s: %s; %s", c->conn->where,
-                 c->sender ? "to" : "from", c->conn->who, (double)waited / PVN_NS_PER_S,
+        pvn_warn("failover: %s %s %s: no new connection for %.0f s: %s; %s", c->link.conn->where,
+                 c->link.sender ? "to" : "from", c->link.conn->who, (double)waited / PVN_NS_PER_S,
                  waits_for(c), peer_state(c));
     }
     return 0;
@@ -448,14 +448,14 @@ static bool is_refused_everywhere(struct pvn_comm *c, const struct pvn_err *why)
         pvn_info(PVN_NET, "failover: %s to %s: the connection is refused; other paths are tried",
                  f->next->where, f->next->who);
     f->refused |= path;
-    return c->conn->ctrl.eof && pvn_paths_are_all(&c->link.paths, f->refused);
+    return c->link.conn->ctrl.eof && pvn_paths_are_all(&c->link.paths, f->refused);
 }
 
 /* The connection that was to take over is lost as well. */
 static int again(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct comm_failover *f = c->failover;
-    bool refused = c->sender && is_refused_everywhere(c, why);
+    bool refused = c->link.sender && is_refused_everywhere(c, why);
 
     f->last = *why;
     if (f->next && f->next->goodbye)
@@ -464,7 +464,7 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     comm_mr_detach_all(c, f->next);
     pthread_mutex_unlock(&c->mem.lock);
     /* It came up, and the peer may have refused it. */
-    if (c->sender && c->link.state == PVN_LINK_EXCHANGE)
+    if (c->link.sender && c->link.state == PVN_LINK_EXCHANGE)
         pvn_path_memory_lost(&c->link.paths.memory, f->path,
                              pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
                              pvn_now_ns());
@@ -477,10 +477,10 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     f->next = NULL;
     f->step = EXCHANGE_BEGINS;
     comm_failback_stop(c);
-    if (!c->sender)
+    if (!c->link.sender)
         comm_failback_start(c);
     f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);
-    comm_link_on(c, PVN_LINK_AGAIN);
+    pvn_link_note(&c->link, PVN_LINK_AGAIN);
     if (!refused)
         return -EAGAIN;
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
@@ -541,16 +541,16 @@ static int connect_step(struct pvn_comm *c)
     struct comm_failover *f = c->failover;
     int rc = 0;
 
-    if (c->sender)
+    if (c->link.sender)
         rc = connect_again(c);
     else if (!(f->next = comm_failback_take(c)))
-        rc = pvn_listener_resumed(c->keeper, c->id,
+        rc = pvn_listener_resumed(c->link.keeper, c->link.id,
                                   f->refuses || !pvn_engine_may_use_slots(c->engine), &f->next);
     if (rc)
         return rc;
     if (!f->next)
         return -EAGAIN;
-    comm_link_on(c, PVN_LINK_CONNECTED);
+    pvn_link_note(&c->link, PVN_LINK_CONNECTED);
     f->exchanged = true;
     return 0;
 }
@@ -560,15 +560,15 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
     uint64_t now = pvn_now_ns(), replayed = pvn_engine_get_stats(c->engine)->replayed;
     char lanes[PVN_ERR_TEXT_LEN];
 
-    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
+    pvn_conn_lanes_text(c->link.conn, lanes, sizeof(lanes));
     if (switched)
-        pvn_warn("failback: %s %s %s: returned after %.3f s on worse lanes: %s", c->conn->where,
-                 c->sender ? "to" : "from", c->conn->who,
+        pvn_warn("failback: %s %s %s: returned after %.3f s on worse lanes: %s",
+                 c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
                  (double)(now - c->back.slower_ns) / PVN_NS_PER_S, lanes);
     else
         pvn_warn(
             "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
-            c->conn->where, c->sender ? "to" : "from", c->conn->who,
+            c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
             (double)(now - since_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
 }
 
@@ -576,7 +576,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
 static void settle_lanes(struct pvn_comm *c)
 {
     struct pvn_paths *p = &c->link.paths;
-    int worth = pvn_conn_worth(c->conn);
+    int worth = pvn_conn_worth(c->link.conn);
 
     comm_failback_stop(c);
     p->best = worth > p->best ? worth : p->best;
@@ -593,16 +593,16 @@ static int take_over(struct pvn_comm *c, bool resumed)
 {
     struct comm_failover *f = c->failover;
     struct pvn_paths *p = &c->link.paths;
-    struct pvn_conn *old = c->conn;
+    struct pvn_conn *old = c->link.conn;
     struct pvn_err err = PVN_ERR_INIT;
     int rc;
 
     pthread_mutex_lock(&c->mem.lock);
-    c->conn = f->next;
-    c->profile = pvn_profile_of(c->conn);
+    c->link.conn = f->next;
+    c->profile = pvn_profile_of(c->link.conn);
     /* Attaches what was registered meanwhile. Under the same lock: a registration that still found a failover in
      * progress would never be attached. */
-    rc = comm_mr_attach_all(c, c->conn, &err);
+    rc = comm_mr_attach_all(c, c->link.conn, &err);
     c->failover = NULL;
     pthread_mutex_unlock(&c->mem.lock);
     p->used = f->path;
@@ -614,10 +614,10 @@ static int take_over(struct pvn_comm *c, bool resumed)
     bool switched = f->switches && f->attempts == 0 && c->back.slower_ns;
     pvn_presence_probe_end(&f->probe);
     free(f);
-    pvn_conn_replace(c->conn, old);
+    pvn_conn_replace(c->link.conn, old);
     /* The old control connection's: the next failover would take it for that of the one in use. */
     pvn_err_clear(&c->ctrl.err);
-    comm_keep_watch(c, c->conn);
+    comm_keep_watch(c, c->link.conn);
     pvn_conn_close(old, NULL);
     if (rc)
         return comm_fail(c, &err);
@@ -625,7 +625,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
         err = *pvn_engine_err(c->engine);
         return give_up(c, &err, "failover");
     }
-    comm_link_on(c, PVN_LINK_RESUMED);
+    pvn_link_note(&c->link, PVN_LINK_RESUMED);
     say_lanes(c, switched, since_ns);
     comm_publish_replaced(c, switched);
     comm_allow_calls(c);
@@ -657,7 +657,7 @@ static int attach(struct pvn_comm *c)
     pvn_warn(
         "failover: %s %s %s: the new lanes do not take the memory that is registered: %s; others are "
         "tried",
-        f->next->where, c->sender ? "to" : "from", f->next->who, err.reason[0]);
+        f->next->where, c->link.sender ? "to" : "from", f->next->who, err.reason[0]);
     f->refuses = true;
     rc = again(c, &err);
     if (c->failover)
@@ -742,7 +742,7 @@ static int attach_and_exchange(struct pvn_comm *c)
 
     if (rc)
         return rc;
-    return c->sender ? exchange_sender(c) : exchange_receiver(c);
+    return c->link.sender ? exchange_sender(c) : exchange_receiver(c);
 }
 
 void comm_failover_step(struct pvn_comm *c)
@@ -752,8 +752,8 @@ void comm_failover_step(struct pvn_comm *c)
     if (rc == 0)
         rc = check_deadline(c);
     while (rc == 0 && c->failover && !c->end.failed) {
-        if (c->conn->goodbye && c->link.state != PVN_LINK_FENCE) {
-            peer_has_closed(c, c->conn);
+        if (c->link.conn->goodbye && c->link.state != PVN_LINK_FENCE) {
+            peer_has_closed(c, c->link.conn);
             break;
         }
         if (c->link.state == PVN_LINK_FENCE)

@@ -141,10 +141,11 @@ static void step_sender(struct comm_keep *k, uint64_t now)
 /* One that is there already goes: the peer has lost it. */
 static void step_receiver(struct comm_keep *k)
 {
-    struct pvn_conn *newer = k->fd < 0 ? NULL : pvn_listener_control(k->comm->keeper, k->nonce);
+    struct pvn_conn *newer =
+        k->fd < 0 ? NULL : pvn_listener_control(k->comm->link.keeper, k->nonce);
 
     if (!newer && k->fd >= 0 && k->unanswered)
-        newer = pvn_listener_control(k->comm->keeper, k->unanswered);
+        newer = pvn_listener_control(k->comm->link.keeper, k->unanswered);
     if (!newer)
         return;
     drop(k, 0);
@@ -162,7 +163,7 @@ bool comm_keep_step(void)
     for (struct comm_keep *k = all; k; k = k->next) {
         if (atomic_load(&k->ready) && reports(k->conn->ctrl.fd, POLLRDHUP))
             drop(k, now);
-        if (!k->comm->sender)
+        if (!k->comm->link.sender)
             step_receiver(k);
         else if (!atomic_load(&k->ready))
             step_sender(k, now);
@@ -192,13 +193,13 @@ void comm_keep_after_fork(void)
 
 void comm_keep_join(struct pvn_comm *c)
 {
-    struct comm_keep *k = pvn_conn_keeps(c->conn) ? calloc(1, sizeof(*k)) : NULL;
+    struct comm_keep *k = pvn_conn_keeps(c->link.conn) ? calloc(1, sizeof(*k)) : NULL;
 
     if (!k)
         return;
     k->comm = c;
-    k->fd = c->conn->ctrl.fd;
-    k->nonce = c->conn->cfg.nonce;
+    k->fd = c->link.conn->ctrl.fd;
+    k->nonce = c->link.conn->cfg.nonce;
     c->keep = k;
     pthread_mutex_lock(&lock);
     k->next = all;

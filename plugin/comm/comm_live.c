@@ -46,7 +46,7 @@ bool comm_live_any(void)
 
 void comm_live_join(struct pvn_comm *c)
 {
-    c->stats.live = pvn_stat_live(c->conn->stat);
+    c->stats.live = pvn_stat_live(c->link.conn->stat);
     if (!c->stats.live)
         return;
     pthread_mutex_lock(&lock);

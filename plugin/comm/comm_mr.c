@@ -30,7 +30,7 @@ static void say_copied(struct pvn_comm_mr *m)
     pvn_warn(
         "%s %s %s: this connection uses TCP, which cannot reach GPU memory by itself: it is copied "
         "through host memory, which is slower",
-        c->conn->where, c->sender ? "to" : "from", c->conn->who);
+        c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who);
 }
 
 enum { GPU_REACH = PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF };
@@ -38,7 +38,8 @@ enum { GPU_REACH = PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF };
 /* True if GPU memory of this comm may have to go through host memory, now or after a failover. */
 static bool may_be_copied(const struct pvn_comm *c)
 {
-    return !c->engine || pvn_conn_failover(c->conn) || !(c->conn->lane[0]->caps & GPU_REACH);
+    return !c->engine || pvn_conn_failover(c->link.conn) ||
+           !(c->link.conn->lane[0]->caps & GPU_REACH);
 }
 
 /* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
@@ -99,7 +100,7 @@ static void close_dmabuf(struct pvn_comm_mr *m)
 /* A descriptor is needed again when the lanes are replaced. */
 static void done_with_dmabuf(const struct pvn_comm *c, struct pvn_comm_mr *m)
 {
-    if (!pvn_conn_failover(c->conn))
+    if (!pvn_conn_failover(c->link.conn))
         close_dmabuf(m);
 }
 
@@ -129,7 +130,7 @@ static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, str
         return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
     if (!c->engine || c->failover)
         return 0;
-    rc = attach(c->conn, m, err);
+    rc = attach(c->link.conn, m, err);
     if (rc)
         close_dmabuf(m);
     else

@@ -109,17 +109,12 @@ struct pvn_comm {
     /* One of the two, by `sender`, equals `epoch` while the comm is up, healthy and not profiled. The others
      * are NO_EPOCH, and data calls then check the comm's state first. */
     unsigned sends, receives;
-    struct pvn_engine *engine; /* NULL until the conn is UP */
-    int attend_in;             /* calls until the next comm_attend, see ATTEND_EVERY */
-    bool sender;
-    bool survives; /* the loss of its lanes */
-    struct pvn_link link;
-    struct pvn_conn *conn;
-    struct pvn_profile *profile;   /* NULL: no profiler is loaded */
-    const struct pvn_device *dev;  /* that NCCL chose; conn may have gone on over another one */
-    uint64_t id;                   /* of the comm at both ends: the nonce of its first connection */
-    struct pvn_listener *listener; /* lazy acceptor until it is up */
-    struct pvn_listener *keeper;   /* acceptor, failover: where the peer connects again */
+    struct pvn_engine *engine;    /* NULL until the conn is UP */
+    int attend_in;                /* calls until the next comm_attend, see ATTEND_EVERY */
+    bool survives;                /* the loss of its lanes */
+    struct pvn_profile *profile;  /* NULL: no profiler is loaded */
+    const struct pvn_device *dev; /* that NCCL chose; the link may have gone on over another one */
+    struct pvn_link link;         /* `conn` is set under mem.lock, for regMr */
     /* FENCE, CONNECT, EXCHANGE: the failover, else NULL; set under mem.lock, for regMr. */
     struct comm_failover *failover;
     struct comm_keep *keep; /* keeps the control connection; NULL: nothing does */
@@ -141,8 +136,17 @@ static inline void comm_allow_calls(struct pvn_comm *c)
 {
     unsigned epoch = c->profile ? NO_EPOCH : c->epoch;
 
-    c->sends = c->sender ? epoch : NO_EPOCH;
-    c->receives = c->sender ? NO_EPOCH : epoch;
+    c->sends = c->link.sender ? epoch : NO_EPOCH;
+    c->receives = c->link.sender ? NO_EPOCH : epoch;
+}
+
+/* Sends are taken again, where they were not. */
+static inline void comm_end_drain(struct pvn_comm *c)
+{
+    if (c->link.state != PVN_LINK_DRAINS)
+        return;
+    pvn_link_note(&c->link, PVN_LINK_NO_BETTER);
+    comm_allow_calls(c);
 }
 
 /* Changes when anything moves. */
@@ -152,10 +156,6 @@ static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
 
     return s->bytes + s->chunks;
 }
-
-/* comm_link.c. on: something has happened to the link. end_drain: sends are taken again, where they were not. */
-void comm_link_on(struct pvn_comm *c, enum pvn_link_event event);
-void comm_end_drain(struct pvn_comm *c);
 
 /* comm_error.c */
 /* Checks that data calls may be made. 0, or the reason why not is what pvn_comm_err() gives. */

@@ -43,7 +43,7 @@ uint64_t comm_received(uint64_t id)
 
     pthread_mutex_lock(&ids_lock);
     for (const struct pvn_comm *c = ids; c; c = c->lists.of_ids)
-        if (c->id == id && !c->sender)
+        if (c->link.id == id && !c->link.sender)
             n = pvn_engine_received(c->engine);
     for (const struct closed_comm *c = closed; c; c = c->next)
         if (c->id == id)

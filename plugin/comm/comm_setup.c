@@ -101,9 +101,9 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->magic = COMM_MAGIC;
     c->epoch = pvn_fork_epoch();
     c->sends = c->receives = NO_EPOCH;
-    c->sender = sender;
-    c->conn = conn;
-    c->id = conn->cfg.nonce;
+    c->link.sender = sender;
+    c->link.conn = conn;
+    c->link.id = conn->cfg.nonce;
     c->dev = conn->cfg.dev;
     pthread_mutex_init(&c->mem.lock, NULL);
     return c;
@@ -117,19 +117,19 @@ static uint64_t now_for_engine(void *ctx)
 
 static int start_engine(struct pvn_comm *c)
 {
-    struct pvn_engine_cfg cfg = {.sender = c->sender,
-                                 .nlanes = c->conn->nlanes,
+    struct pvn_engine_cfg cfg = {.sender = c->link.sender,
+                                 .nlanes = c->link.conn->nlanes,
                                  .chunk = CHUNK_MAX,
                                  .unexpected_max = UNEXPECTED_BYTES_MAX,
                                  .now = now_for_engine,
                                  .owner = c,
-                                 .outlives_lanes = pvn_conn_failover(c->conn)};
+                                 .outlives_lanes = pvn_conn_failover(c->link.conn)};
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_engine *engine;
     int rc;
 
-    memcpy(cfg.lanes, c->conn->lane, sizeof(cfg.lanes));
-    c->profile = pvn_profile_of(c->conn);
+    memcpy(cfg.lanes, c->link.conn->lane, sizeof(cfg.lanes));
+    c->profile = pvn_profile_of(c->link.conn);
     engine = pvn_engine_new(&cfg);
     if (!engine) {
         pvn_err_set(&err, -errno, "the message engine could not be made");
@@ -137,37 +137,38 @@ static int start_engine(struct pvn_comm *c)
     }
     pthread_mutex_lock(&c->mem.lock);
     c->engine = engine;
-    rc = comm_mr_attach_all(c, c->conn, &err);
+    rc = comm_mr_attach_all(c, c->link.conn, &err);
     pthread_mutex_unlock(&c->mem.lock);
     if (rc)
         return comm_fail(c, &err);
-    c->survives = pvn_conn_failover(c->conn);
-    pvn_paths_init(&c->link.paths, c->conn, c->id);
+    c->survives = pvn_conn_failover(c->link.conn);
+    pvn_paths_init(&c->link.paths, c->link.conn, c->link.id);
     c->link.paths.nbeside = pvn_devices_beside(c->dev, c->link.paths.beside, PVN_MAX_DEVICES);
     c->lists.driven = c->survives;
-    for (int i = 0; i < c->conn->nlanes; i++)
-        c->lists.driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
+    for (int i = 0; i < c->link.conn->nlanes; i++)
+        c->lists.driven |= (c->link.conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
     if (c->lists.driven)
         comm_attend_join(c);
     comm_live_join(c);
     if (c->stats.live)
         comm_failback_need(false);
-    comm_link_on(c, PVN_LINK_CAME_UP);
+    pvn_link_note(&c->link, PVN_LINK_CAME_UP);
     comm_allow_calls(c);
     return 0;
 }
 
 int comm_come_up(struct pvn_comm *c)
 {
-    int rc = c->listener ? pvn_listener_step(c->listener, c->conn) : pvn_conn_step(c->conn);
+    int rc = c->link.listener ? pvn_listener_step(c->link.listener, c->link.conn)
+                              : pvn_conn_step(c->link.conn);
 
     if (rc == -EAGAIN)
         return rc;
-    if (c->listener) {
-        pvn_listener_leave(c->listener, c->conn);
-        c->listener = NULL;
+    if (c->link.listener) {
+        pvn_listener_leave(c->link.listener, c->link.conn);
+        c->link.listener = NULL;
     }
-    return rc ? comm_fail(c, &c->conn->err) : start_engine(c);
+    return rc ? comm_fail(c, &c->link.conn->err) : start_engine(c);
 }
 
 static void keep_control(struct pvn_comm *c)
@@ -266,7 +267,7 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
         return report(err);
     }
     if (conn->state != PVN_CONN_UP) {
-        c->listener = l->listener;
+        c->link.listener = l->listener;
     } else if (comm_come_up(c) != 0) {
         *err = c->end.err;
         rc = err->code;
@@ -274,8 +275,8 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
         return rc;
     }
     if (pvn_conn_failover(conn)) {
-        c->keeper = l->listener;
-        pvn_listener_keep(c->keeper);
+        c->link.keeper = l->listener;
+        pvn_listener_keep(c->link.keeper);
         comm_failback_start(c);
     }
     keep_control(c);
@@ -483,15 +484,15 @@ static void say_what_it_did(const struct pvn_comm *c)
     struct pvn_lane_counters n;
     char lanes[PVN_ERR_TEXT_LEN], doorbells[96] = "";
 
-    pvn_conn_count(c->conn, &n);
+    pvn_conn_count(c->link.conn, &n);
     if (n.doorbells_known)
         snprintf(doorbells, sizeof(doorbells),
                  "; doorbells: %" PRIu64 " send, %" PRIu64 " receive, %" PRIu64 " empty polls",
                  n.doorbells_send, n.doorbells_recv, n.doorbells_empty);
-    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
+    pvn_conn_lanes_text(c->link.conn, lanes, sizeof(lanes));
     pvn_info(PVN_NET, "%s %s %s: closed after %s %" PRIu64 " messages, %" PRIu64 " bytes%s: %s",
-             c->conn->where, c->sender ? "to" : "from", c->conn->who,
-             c->sender ? "sending" : "receiving", s->msgs, s->bytes, doorbells, lanes);
+             c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
+             c->link.sender ? "sending" : "receiving", s->msgs, s->bytes, doorbells, lanes);
 }
 
 int pvn_comm_close(struct pvn_comm *c)
@@ -511,10 +512,10 @@ int pvn_comm_close(struct pvn_comm *c)
     if (!c->end.failed)
         comm_ctrl_adopt(c); /* so that the peer hears of the end */
     comm_keep_leave(c);
-    if (c->keeper)
-        pvn_listener_let_go(c->keeper);
-    if (c->listener)
-        pvn_listener_leave(c->listener, c->conn);
+    if (c->link.keeper)
+        pvn_listener_let_go(c->link.keeper);
+    if (c->link.listener)
+        pvn_listener_leave(c->link.listener, c->link.conn);
     /* The acknowledgements of completed receives leave now. Not while requests are open: their buffers
      * are gone already when NCCL aborts. */
     if (c->engine && !c->end.failed && pvn_engine_pending(c->engine) == 0)
@@ -523,14 +524,14 @@ int pvn_comm_close(struct pvn_comm *c)
         say_what_it_did(c);
     if (c->engine && !c->end.failed)
         comm_publish_last(c);
-    if (c->engine && !c->sender)
-        c->conn->received = pvn_engine_received(c->engine);
+    if (c->engine && !c->link.sender)
+        c->link.conn->received = pvn_engine_received(c->engine);
     /* Adapters have done with registered memory before that is given back. */
-    pvn_conn_stop(c->conn);
+    pvn_conn_stop(c->link.conn);
     comm_mr_free_all(c);
     pvn_engine_free(c->engine);
     pvn_profile_free(c->profile);
-    pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
+    pvn_conn_close(c->link.conn, "the peer closed the comm while it was being set up");
     c->magic = c->epoch = c->sends = c->receives = 0;
     if (c->survives || c->stats.live)
         comm_failback_finish(false, false);

@@ -15,24 +15,24 @@
 /* The peer says that it takes what comes, at its next call after it was queried. */
 static void ask_peer(struct pvn_comm *c, uint64_t now)
 {
-    if (c->conn->answered && c->conn->peer_open > 0 && c->stall.peer_ready_ns == 0)
+    if (c->link.conn->answered && c->link.conn->peer_open > 0 && c->stall.peer_ready_ns == 0)
         c->stall.peer_ready_ns = now;
     if (c->stall.peer_ready_ns == 0)
-        pvn_conn_ask(c->conn);
+        pvn_conn_ask(c->link.conn);
 }
 
 static void check_lanes(struct pvn_comm *c, uint64_t now)
 {
     bool depends_on_peer = false;
 
-    for (int i = 0; i < c->conn->nlanes; i++) {
-        struct pvn_lane *l = c->conn->lane[i];
+    for (int i = 0; i < c->link.conn->nlanes; i++) {
+        struct pvn_lane *l = c->link.conn->lane[i];
         int rc = l->ops->overdue(l, now, c->stall.peer_ready_ns);
 
         if (rc == -EAGAIN) {
             depends_on_peer = true;
         } else if (rc < 0) {
-            if (rc == -ETIMEDOUT && l->err.hint == 0 && pvn_conn_answers(c->conn))
+            if (rc == -ETIMEDOUT && l->err.hint == 0 && pvn_conn_answers(c->link.conn))
                 pvn_err_set_hint(&l->err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_TRANSFER,
                                                            PVN_PAST_ANSWERS));
             pvn_engine_fail_lane(c->engine, l, rc);
@@ -44,7 +44,7 @@ static void check_lanes(struct pvn_comm *c, uint64_t now)
         return;
     }
     c->stall.peer_ready_ns = 0;
-    c->conn->answered = false;
+    c->link.conn->answered = false;
 }
 
 void comm_answer_peer(struct pvn_comm *c)
@@ -56,7 +56,7 @@ void comm_answer_peer(struct pvn_comm *c)
     for (int i = 0; i < POLLS && pvn_engine_get_stats(c->engine)->empty_polls == empty; i++)
         if (pvn_engine_progress(c->engine) < 0)
             return;
-    pvn_conn_answer(c->conn, (uint32_t)pvn_engine_pending(c->engine));
+    pvn_conn_answer(c->link.conn, (uint32_t)pvn_engine_pending(c->engine));
 }
 
 /* Ends the comm by the user's limit, whatever is the reason. */
@@ -95,9 +95,9 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now)
     age = pvn_engine_oldest(c->engine, text, sizeof(text));
     if (warn && !c->stall.reported && silent >= warn && age >= warn) {
         c->stall.reported = true;
-        pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
-                 c->sender ? "to" : "from", c->conn->who, (double)silent / PVN_NS_PER_S, text,
-                 pvn_engine_pending(c->engine));
+        pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open",
+                 c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
+                 (double)silent / PVN_NS_PER_S, text, pvn_engine_pending(c->engine));
     }
     if (limit && silent >= limit && age >= limit)
         give_up(c, now, text);

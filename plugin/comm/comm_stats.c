@@ -19,15 +19,15 @@ static void ask_lanes(struct pvn_comm *c, uint64_t now)
     char text[PVN_ERR_TEXT_LEN];
 
     c->stats.lanes_ns = now + LANES_NS;
-    pvn_conn_count(c->conn, &sum);
+    pvn_conn_count(c->link.conn, &sum);
     n->known = c->stats.replaced.known | (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
                (sum.retransmits_known ? PVN_STAT_KNOWS_RETRANSMITS : 0);
     n->doorbells_send = c->stats.replaced.doorbells_send + sum.doorbells_send;
     n->doorbells_recv = c->stats.replaced.doorbells_recv + sum.doorbells_recv;
     n->doorbells_empty = c->stats.replaced.doorbells_empty + sum.doorbells_empty;
     n->retransmits = c->stats.replaced.retransmits + sum.retransmits;
-    pvn_conn_lanes_text(c->conn, text, sizeof(text));
-    pvn_stat_lanes(c->conn->stat, text);
+    pvn_conn_lanes_text(c->link.conn, text, sizeof(text));
+    pvn_stat_lanes(c->link.conn->stat, text);
 }
 
 /* Since when, and on what the oldest request waits; 0: nothing is stuck. */
@@ -79,14 +79,14 @@ static void put(struct pvn_comm *c, uint64_t now, uint64_t stuck_ns, const char 
     n->empty_polls = s->empty_polls;
     n->failovers = s->resumes - c->stats.counts.failbacks;
     n->replayed = s->replayed;
-    pvn_stat_put(c->conn->stat, n, text);
+    pvn_stat_put(c->link.conn->stat, n, text);
 }
 
 void comm_publish(struct pvn_comm *c, uint64_t now)
 {
     char text[256] = "";
 
-    if (!c->conn->stat)
+    if (!c->link.conn->stat)
         return;
     if (now >= c->stats.lanes_ns)
         ask_lanes(c, now);
@@ -103,6 +103,6 @@ void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, 
     if (open < waited)
         waited = open;
     stuck = waited >= STUCK_NS;
-    if (c->conn->stat)
+    if (c->link.conn->stat)
         put(c, now, stuck ? now - waited : 0, stuck ? text : "");
 }

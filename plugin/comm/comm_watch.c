@@ -44,9 +44,9 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
             comm_ctrl_lost(c);
         return;
     }
-    bool hung_up = event == -EPIPE && c->sender && pvn_conn_keeps(c->conn);
+    bool hung_up = event == -EPIPE && c->link.sender && pvn_conn_keeps(c->link.conn);
 
-    if (pvn_conn_failover(c->conn) && (event == 2 || is_path_lost(event) || hung_up)) {
+    if (pvn_conn_failover(c->link.conn) && (event == 2 || is_path_lost(event) || hung_up)) {
         comm_failover_begin(c, &c->ctrl.err);
         return;
     }
@@ -54,19 +54,19 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         comm_failover_switch(c, NULL);
         return;
     }
-    if (event == -EREMOTEIO || event == -EPROTO || (event < 0 && c->sender)) {
+    if (event == -EREMOTEIO || event == -EPROTO || (event < 0 && c->link.sender)) {
         comm_fail_by_peer(c);
         return;
     }
     if (event > 0) {
         /* Data that were sent before the goodbye are still on the streams, and so is their end. */
-        if (!c->sender && c->conn->lane[0]->caps & PVN_LANE_ENDS)
+        if (!c->link.sender && c->link.conn->lane[0]->caps & PVN_LANE_ENDS)
             return;
         pvn_err_set(&c->ctrl.err, -ECONNRESET, "the peer has closed its end of the comm");
         pvn_err_set_fault(&c->ctrl.err, PVN_FAULT_REMOTE);
     }
     comm_end_drain(c);
-    comm_link_on(c, PVN_LINK_PEER_GONE);
+    pvn_link_note(&c->link, PVN_LINK_PEER_GONE);
     c->ctrl.moved_ns = pvn_now_ns();
     c->ctrl.moved_bytes = comm_bytes_moved(c);
 }
@@ -74,7 +74,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
 static void check_lost(struct pvn_comm *c)
 {
     uint64_t now = pvn_now_ns();
-    bool hung_up = c->ctrl.err.code == -EPIPE && pvn_conn_keeps(c->conn);
+    bool hung_up = c->ctrl.err.code == -EPIPE && pvn_conn_keeps(c->link.conn);
 
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
     if (now - c->ctrl.moved_ns > LOST_NS)
@@ -90,7 +90,7 @@ static void check_lost(struct pvn_comm *c)
 
 void comm_listen_to_peer(struct pvn_comm *c)
 {
-    int event = pvn_conn_listen(c->conn, &c->ctrl.err);
+    int event = pvn_conn_listen(c->link.conn, &c->ctrl.err);
 
     if (event)
         take_ctrl_event(c, event);
@@ -101,7 +101,7 @@ void comm_look_at_peer(struct pvn_comm *c)
     int event;
 
     comm_ctrl_adopt(c);
-    event = pvn_conn_watch(c->conn, &c->ctrl.err);
+    event = pvn_conn_watch(c->link.conn, &c->ctrl.err);
     if (event == 0 && comm_failback_is_replaced(c)) {
         pvn_err_set(&c->ctrl.err, -ECONNRESET,
                     "the peer has lost the connection and connects again");
@@ -114,7 +114,7 @@ void comm_look_at_peer(struct pvn_comm *c)
 
 void comm_look_at_path(struct pvn_comm *c)
 {
-    int event = pvn_conn_path(c->conn, &c->ctrl.err);
+    int event = pvn_conn_path(c->link.conn, &c->ctrl.err);
 
     if (event)
         take_ctrl_event(c, event);
@@ -132,7 +132,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
         comm_failover_begin(c, &c->ctrl.err);
     if (pvn_engine_paused(c->engine) && !c->failover && !c->end.failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
-    if (c->conn->peer_asks)
+    if (c->link.conn->peer_asks)
         comm_answer_peer(c);
     if (c->link.state == PVN_LINK_GONE)
         check_lost(c);
@@ -172,16 +172,17 @@ int comm_engine_failed(struct pvn_comm *c)
         c->end.grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
     err = *e;
     if (c->end.grace_ns > 1) {
-        int event = pvn_conn_listen(c->conn, &c->ctrl.err);
+        int event = pvn_conn_listen(c->link.conn, &c->ctrl.err);
 
         now = pvn_now_ns();
-        if (event == 0 && now < c->end.grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
+        if (event == 0 && now < c->end.grace_ns && !c->link.conn->goodbye &&
+            !c->link.conn->ctrl.eof)
             return 0;
-        if (c->conn->goodbye)
+        if (c->link.conn->goodbye)
             pvn_err_add(&err, "the peer has closed its end of the comm");
         else if (c->ctrl.err.code == -EREMOTEIO)
             err = c->ctrl.err;
-        else if (c->conn->ctrl.eof)
+        else if (c->link.conn->ctrl.eof)
             pvn_err_add(
                 &err,
                 "the peer's process has ended or was killed: its control connection is gone too");

@@ -31,7 +31,6 @@ libpvn_core_la_SOURCES += \
 libpvn_core_data_la_SOURCES += \
     plugin/comm/comm.c \
     plugin/comm/comm_attend.c \
-    plugin/comm/comm_link.c \
     plugin/comm/comm_live.c \
     plugin/comm/comm_pending.c \
     plugin/comm/comm_received.c \

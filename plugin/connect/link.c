@@ -3,7 +3,8 @@
 #include "config.h"
 #include "connect/link.h"
 
-#include <stddef.h>
+#include "base/clock.h"
+#include "base/log.h"
 
 enum { REFUSED, OFFSET }; /* entries that are not given are 0 */
 #define TO(s) (PVN_LINK_##s + OFFSET)
@@ -83,4 +84,18 @@ const char *pvn_link_event_name(enum pvn_link_event event)
     };
 
     return name[event];
+}
+
+void pvn_link_note(struct pvn_link *l, enum pvn_link_event event)
+{
+    enum pvn_link_state before = l->state;
+
+    if (!pvn_link_on(l, event, pvn_now_ns()))
+        pvn_warn(
+            "%s %s %s: %s in the state %s, where it may not come: a fault of the plugin; please report it",
+            l->conn->where, l->sender ? "to" : "from", l->conn->who, pvn_link_event_name(event),
+            pvn_link_state_name(before));
+    else if (l->state != before)
+        pvn_trace(PVN_NET, "%s %s %s: %s: %s", l->conn->where, l->sender ? "to" : "from",
+                  l->conn->who, pvn_link_event_name(event), pvn_link_state_name(l->state));
 }

@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of what connects a comm with its peer, from the set-up of its first connection through failovers and
- * returns to its end: one state machine, whose table (link.c) says what may follow what. A connection (conn.h) has
- * states of its own while it is set up; a link outlives its connections.
+ * What connects a comm with its peer, from the set-up of its first connection through failovers and returns to its
+ * end: the connection in use, where the peer is reached again, and one state machine, whose table (link.c) says what may
+ * follow what. A connection (conn.h) has states of its own while it is set up; a link outlives its connections.
  *
- * Threads: the one that makes the comm's data calls.
+ * Threads: the one that makes the comm's data calls. Others read sender, id and keeper, which do not change while they
+ * may, and what paths.h says.
  */
 #ifndef PVN_CONNECT_LINK_H
 #define PVN_CONNECT_LINK_H
@@ -13,7 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "connect/conn.h"
 #include "connect/paths.h"
+
+struct pvn_listener;
 
 enum pvn_link_state {
     PVN_LINK_SETUP, /* the first connection is being made */
@@ -47,7 +51,12 @@ enum pvn_link_event {
 /* All zero at first: SETUP. */
 struct pvn_link {
     enum pvn_link_state state;
-    uint64_t since_ns; /* when the state was entered */
+    uint64_t since_ns;             /* when the state was entered */
+    bool sender;                   /* the connector */
+    uint64_t id;                   /* of the comm at both ends: the nonce of its first connection */
+    struct pvn_conn *conn;         /* in use, or in SETUP the first one; never NULL */
+    struct pvn_listener *listener; /* lazy acceptor, until it is up; else NULL */
+    struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again; else NULL */
     struct pvn_paths paths;
 };
 
@@ -56,6 +65,9 @@ struct pvn_link {
  * which does not change then. That is a fault of the caller.
  */
 bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now);
+
+/* pvn_link_on with the present time, and with a line in the log: a warning where the event may not come. */
+void pvn_link_note(struct pvn_link *l, enum pvn_link_event event);
 
 /* As ARCHITECTURE has them. */
 const char *pvn_link_state_name(enum pvn_link_state state);

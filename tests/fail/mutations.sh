@@ -68,7 +68,7 @@ mutate control-connection-of-other-lanes $peer:FailoverControl.OfAnEarlierConnec
 mutate peer-hears-nothing-on-the-new-one $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
     '/^static int watch_peer/,/^}/s/tell_peer\(.*\);/;/'
 mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrderForTheConnector $comm/comm_failover.c \
-    's/hung_up && !pvn_conn_keeps\(c->conn\)/hung_up/'
+    's/hung_up && !pvn_conn_keeps\(c->link.conn\)/hung_up/'
 mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
     's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
@@ -84,7 +84,7 @@ mutate error-on-a-connection-that-is-not-ready $peer:FailoverReceiving.AConnecti
 mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
     's/pvn_paths_are_all\(.*, f->refused\)/true/'
 mutate refusals-are-the-end-of-a-living-peer $peer:FailoverSending.EveryAddressRefusesForATime $comm/comm_failover.c \
-    's/return c->conn->ctrl\.eof && /return /'
+    's/return c->link.conn->ctrl\.eof && /return /'
 mutate lossy-path-is-not-remembered $peer:FailoverSending.APathThatDeliversNothingIsRemembered $connect/path_memory.c 's/\*lost \|= useless;/;/'
 mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIsRemembered $connect/paths.c \
     's/ && pvn_path_memory_allows\(.*\);/;/'
