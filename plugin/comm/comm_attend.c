@@ -55,7 +55,7 @@ void comm_attend_after_fork(void)
     all = NULL;
     comm_received_after_fork();
     comm_failback_after_fork();
-    comm_keep_after_fork();
+    pvn_link_keep_after_fork();
     comm_live_after_fork();
 }
 

@@ -3,7 +3,7 @@
 /*
  * A comm whose control connection is lost while its lanes work: the network that carries it has an
  * outage, and the adapters have another network, or a path of their own. The lanes go on. Both ends
- * adopt the control connection that is made in its place (comm_keep.c), also within a failover, where
+ * adopt the control connection that is made in its place (link_keep.h), also within a failover, where
  * it shows that the peer is there.
  *
  * Until then a lane that fails begins a failover as always. What only the control connection could
@@ -46,28 +46,10 @@ void comm_ctrl_lost(struct pvn_comm *c)
     pvn_link_note(&c->link, PVN_LINK_CTRL_LOST);
     c->ctrl.moved_ns = pvn_now_ns();
     c->ctrl.moved_bytes = comm_bytes_moved(c);
-    pvn_err_format(&c->ctrl.err, text, sizeof(text));
+    pvn_err_format(&c->link.ctrl_err, text, sizeof(text));
     pvn_warn("%s %s %s: the control connection is lost: %s; the lanes go on without it, and it is "
              "made again when the peer can be reached",
              c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who, text);
-}
-
-bool comm_ctrl_adopt(struct pvn_comm *c)
-{
-    struct pvn_conn *next = comm_keep_take(c);
-
-    if (!next)
-        return false;
-    pvn_conn_replace_control(c->link.conn, next);
-    pvn_conn_close(next, NULL);
-    comm_keep_watch(c, c->link.conn);
-    pvn_err_clear(&c->ctrl.err);
-    if (c->link.state == PVN_LINK_ALONE)
-        pvn_warn("%s %s %s: the control connection is there again after %.3f s",
-                 c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
-                 (double)(pvn_now_ns() - c->link.since_ns) / PVN_NS_PER_S);
-    pvn_link_note(&c->link, PVN_LINK_CTRL_BACK);
-    return true;
 }
 
 /* For how long nothing may move. A process that is killed resets its connections, and moves nothing. Earlier as
@@ -76,7 +58,7 @@ static uint64_t limit(const struct pvn_comm *c)
 {
     uint64_t ns = pvn_params_get()->failover_timeout;
 
-    if (c->ctrl.err.code == -ECONNRESET)
+    if (c->link.ctrl_err.code == -ECONNRESET)
         return RESET_NS;
 
     return c->link.sender && pvn_paths_more(&c->link.paths) ? ns / 4 : ns;
@@ -92,8 +74,8 @@ int comm_ctrl_wait(struct pvn_comm *c, bool idle)
     }
     if (now - c->ctrl.moved_ns < limit(c))
         return 0;
-    pvn_err_clear(&c->ctrl.err);
-    return pvn_err_set(&c->ctrl.err, -ETIMEDOUT,
+    pvn_err_clear(&c->link.ctrl_err);
+    return pvn_err_set(&c->link.ctrl_err, -ETIMEDOUT,
                        "the control connection was lost %.1f s ago, and nothing has moved for "
                        "%.3g s",
                        (double)(now - c->link.since_ns) / PVN_NS_PER_S,

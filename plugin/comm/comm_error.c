@@ -158,8 +158,8 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
         comm_publish_last(c);
     comm_failover_end(c);
     comm_failback_stop(c);
-    comm_ctrl_adopt(c); /* so that the peer hears of it */
-    comm_keep_leave(c);
+    pvn_link_keep_adopt(&c->link); /* so that the peer hears of it */
+    pvn_link_keep_leave(&c->link);
     pvn_conn_fail(c->link.conn, &c->end.err);
     return c->end.err.code;
 }

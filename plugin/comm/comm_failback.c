@@ -16,7 +16,7 @@
  *
  * A second thread answers the HELLO of a peer that connects again while nobody calls this end. The
  * answer has the number of messages received, which completes the sends of a peer whose last
- * acknowledgement was lost. It keeps the control connections of all comms, too (comm_keep.c), and shows how
+ * acknowledgement was lost. It keeps the control connections of all comms, too (link_keep.h), and shows how
  * far they have come (comm_live.c), and closes what comes in at the sockets that prove that this process exists
  * (presence.h). No call of an adapter is made on that thread, so a sick one of another
  * comm delays no answer.
@@ -294,7 +294,7 @@ static void *run_trying(void *arg)
             destroy(f);
             pthread_mutex_lock(&lock);
         }
-        if (!all && !comm_keep_any())
+        if (!all && !pvn_link_keep_any())
             return end_worker(arg);
         busy = worse = false;
         for (f = all; f; f = f->next) {
@@ -310,13 +310,13 @@ static void *run_trying(void *arg)
 static void *run_answering(void *arg)
 {
     pthread_mutex_lock(&lock);
-    while (all || comm_keep_any() || comm_live_any() || pvn_presence_any()) {
+    while (all || pvn_link_keep_any() || comm_live_any() || pvn_presence_any()) {
         bool worse;
 
         pthread_mutex_unlock(&lock);
         comm_live_step();
         pvn_presence_answer();
-        worse = comm_keep_step();
+        worse = pvn_link_keep_step();
         pthread_mutex_lock(&lock);
         for (struct comm_failback *f = all; f; f = f->next) {
             if (!f->cancelled)
@@ -359,7 +359,7 @@ void comm_failback_finish(bool lingering, bool unmapping)
 
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&changed);
-    while (is_running() && !comm_keep_any() && !comm_live_any() && !pvn_presence_any() &&
+    while (is_running() && !pvn_link_keep_any() && !comm_live_any() && !pvn_presence_any() &&
            all_cancelled(lingering) && pvn_now_ns() < until)
         pause_for(FINISH_NS / 8);
     join_ended();

@@ -12,7 +12,7 @@
  *
  * Either end may begin, both may at once, and a connection may be lost in every step: the next one
  * is made then. Steps are taken by the comm's own calls, like everything else of a comm. While the
- * peer shows that it is there, by the old control connection, by one in its place (comm_keep.c) or by
+ * peer shows that it is there, by the old control connection, by one in its place (link_keep.h) or by
  * the new one, it is waited for without limit; otherwise FAILOVER_TIMEOUT ends the comm.
  *
  * The peer may wait for an end whose requests are all done, and which nobody calls: the last
@@ -202,7 +202,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
             "these lanes report sends before they are delivered, so the comm cannot fail over");
         return comm_fail(c, &err);
     }
-    bool hung_up = c->ctrl.err.code == -EPIPE;
+    bool hung_up = c->link.ctrl_err.code == -EPIPE;
 
     if (hung_up && !pvn_conn_keeps(c->link.conn)) {
         pvn_err_add(&err, "%s", ENDED);
@@ -233,7 +233,7 @@ bool comm_failover_has_all(struct pvn_comm *c)
         c->link.conn->has_received == 0 || c->link.conn->has_received != pvn_engine_next(c->engine))
         return false;
     if (!c->failover)
-        pause_comm(c, &c->ctrl.err);
+        pause_comm(c, &c->link.ctrl_err);
     return true;
 }
 
@@ -314,7 +314,7 @@ static int watch_peer(struct pvn_comm *c)
     int rc;
 
     /* The peer may not have heard of the failover yet. */
-    if (comm_ctrl_adopt(c)) {
+    if (pvn_link_keep_adopt(&c->link)) {
         c->failover->hung_up = false;
         tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
     }
@@ -351,7 +351,7 @@ static bool is_connected(const struct pvn_comm *c)
 {
     const struct pvn_conn *next = c->failover->next;
 
-    return !c->link.conn->ctrl.eof || comm_keep_lives(c) ||
+    return !c->link.conn->ctrl.eof || pvn_link_keep_lives(&c->link) ||
            (!c->failover->hung_up && pvn_path_answers(c->link.conn->ctrl.fd)) ||
            (next && next->hello_seen && next->state <= PVN_CONN_UP);
 }
@@ -472,7 +472,7 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     if (f->next)
         f->next->replaced = true;
     if (f->next && f->step == EXCHANGE_REPORTED)
-        comm_keep_expect(c, f->next->cfg.nonce);
+        pvn_link_keep_expect(&c->link, f->next->cfg.nonce);
     pvn_conn_close(f->next, NULL);
     f->next = NULL;
     f->step = EXCHANGE_BEGINS;
@@ -616,8 +616,8 @@ static int take_over(struct pvn_comm *c, bool resumed)
     free(f);
     pvn_conn_replace(c->link.conn, old);
     /* The old control connection's: the next failover would take it for that of the one in use. */
-    pvn_err_clear(&c->ctrl.err);
-    comm_keep_watch(c, c->link.conn);
+    pvn_err_clear(&c->link.ctrl_err);
+    pvn_link_keep_watch(&c->link);
     pvn_conn_close(old, NULL);
     if (rc)
         return comm_fail(c, &err);

@@ -13,7 +13,7 @@
 #include "comm/comm.h"
 #include "engine/engine.h"
 #include "connect/handshake.h"
-#include "connect/link.h"
+#include "connect/link_keep.h"
 #include "connect/listener.h"
 #include "stats/stats.h"
 
@@ -78,9 +78,8 @@ struct comm_numbers {
     uint64_t lanes_ns;               /* when the lanes' counters are read next */
 };
 
-/* comm_ctrl.c and comm_watch.c: the control connection, and a peer that is gone. */
+/* comm_ctrl.c and comm_watch.c: a control connection that is lost, and a peer that is gone. */
 struct comm_ctrl {
-    struct pvn_err err; /* what it brought last */
     /* ALONE and GONE: when bytes last moved, no request was open (GONE), or nobody called (ALONE), and how many had. */
     uint64_t moved_ns, moved_bytes;
 };
@@ -117,7 +116,6 @@ struct pvn_comm {
     struct pvn_link link;         /* `conn` is set under mem.lock, for regMr */
     /* FENCE, CONNECT, EXCHANGE: the failover, else NULL; set under mem.lock, for regMr. */
     struct comm_failover *failover;
-    struct comm_keep *keep; /* keeps the control connection; NULL: nothing does */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
@@ -208,7 +206,7 @@ void comm_mr_free_all(struct pvn_comm *c);
 void comm_failback_start(struct pvn_comm *c);
 void comm_failback_stop(struct pvn_comm *c);
 bool comm_failback_is_ready(const struct pvn_comm *c);
-/* A comm has joined those of comm_live.c, or (tries) of comm_keep.c: the answering thread runs, or both. */
+/* A comm has joined those of comm_live.c, or (tries) of link_keep.h: the answering thread runs, or both. */
 void comm_failback_need(bool tries);
 /* Acceptor: the peer connects again, so it has lost its lanes. */
 bool comm_failback_is_replaced(const struct pvn_comm *c);
@@ -234,22 +232,6 @@ bool comm_failover_has_all(struct pvn_comm *c);
 /* Goes over to this connection, which is up, or, at the acceptor, to one that is coming up (NULL). */
 int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
 
-/* comm_keep.c. step: on the plugin's thread; true: there is more to do soon. any: whether a comm needs
- * that. join: the comm is up, and at the acceptor has its keeper. watch: this connection's control
- * connection is in use from now on; NULL: none, before it is closed. expect: the peer may name the connection with
- * this nonce as well until then. take: a new control connection,
- * which the caller adopts; NULL: there is none. lives: while the old one is lost, the peer shows
- * that it is there. */
-bool comm_keep_step(void);
-bool comm_keep_any(void);
-void comm_keep_after_fork(void);
-void comm_keep_join(struct pvn_comm *c);
-void comm_keep_leave(struct pvn_comm *c);
-void comm_keep_watch(struct pvn_comm *c, const struct pvn_conn *conn);
-void comm_keep_expect(struct pvn_comm *c, uint64_t nonce);
-struct pvn_conn *comm_keep_take(struct pvn_comm *c);
-bool comm_keep_lives(const struct pvn_comm *c);
-
 /* comm_live.c. step: on the plugin's thread. any: whether a comm needs that. join: the comm is up. */
 void comm_live_step(void);
 bool comm_live_any(void);
@@ -258,12 +240,11 @@ void comm_live_leave(struct pvn_comm *c);
 void comm_live_after_fork(void);
 
 /* comm_ctrl.c, for a control connection that is lost alone. may_be_away: the lanes can go on without
- * it after this error. adopt: takes a new one, if there is one. wait: looks for a peer that has ended
- * unnoticed; idle: the caller has come back after a pause; 0, or a negative errno with ctrl.err when
+ * it after this error. wait: looks for a peer that has ended
+ * unnoticed; idle: the caller has come back after a pause; 0, or a negative errno with link.ctrl_err when
  * the comm has to be connected again. */
 bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code);
 void comm_ctrl_lost(struct pvn_comm *c);
-bool comm_ctrl_adopt(struct pvn_comm *c);
 int comm_ctrl_wait(struct pvn_comm *c, bool idle);
 
 /* comm_watch.c: looks at the control connection, for a lost peer and for a stall. While nothing has

@@ -175,7 +175,7 @@ static void keep_control(struct pvn_comm *c)
 {
     if (!c->survives)
         return;
-    comm_keep_join(c);
+    pvn_link_keep_join(&c->link);
     comm_failback_need(true);
 }
 
@@ -510,8 +510,8 @@ int pvn_comm_close(struct pvn_comm *c)
     comm_failover_end(c);
     comm_failback_stop(c);
     if (!c->end.failed)
-        comm_ctrl_adopt(c); /* so that the peer hears of the end */
-    comm_keep_leave(c);
+        pvn_link_keep_adopt(&c->link); /* so that the peer hears of the end */
+    pvn_link_keep_leave(&c->link);
     if (c->link.keeper)
         pvn_listener_let_go(c->link.keeper);
     if (c->link.listener)

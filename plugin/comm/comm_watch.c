@@ -25,7 +25,7 @@
 
 void comm_fail_by_peer(struct pvn_comm *c)
 {
-    pvn_engine_fail(c->engine, &c->ctrl.err);
+    pvn_engine_fail(c->engine, &c->link.ctrl_err);
     c->end.grace_ns = 1;
 }
 
@@ -47,7 +47,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
     bool hung_up = event == -EPIPE && c->link.sender && pvn_conn_keeps(c->link.conn);
 
     if (pvn_conn_failover(c->link.conn) && (event == 2 || is_path_lost(event) || hung_up)) {
-        comm_failover_begin(c, &c->ctrl.err);
+        comm_failover_begin(c, &c->link.ctrl_err);
         return;
     }
     if (event == 3) {
@@ -62,8 +62,8 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         /* Data that were sent before the goodbye are still on the streams, and so is their end. */
         if (!c->link.sender && c->link.conn->lane[0]->caps & PVN_LANE_ENDS)
             return;
-        pvn_err_set(&c->ctrl.err, -ECONNRESET, "the peer has closed its end of the comm");
-        pvn_err_set_fault(&c->ctrl.err, PVN_FAULT_REMOTE);
+        pvn_err_set(&c->link.ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
+        pvn_err_set_fault(&c->link.ctrl_err, PVN_FAULT_REMOTE);
     }
     comm_end_drain(c);
     pvn_link_note(&c->link, PVN_LINK_PEER_GONE);
@@ -74,7 +74,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
 static void check_lost(struct pvn_comm *c)
 {
     uint64_t now = pvn_now_ns();
-    bool hung_up = c->ctrl.err.code == -EPIPE && pvn_conn_keeps(c->link.conn);
+    bool hung_up = c->link.ctrl_err.code == -EPIPE && pvn_conn_keeps(c->link.conn);
 
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
     if (now - c->ctrl.moved_ns > LOST_NS)
@@ -90,7 +90,7 @@ static void check_lost(struct pvn_comm *c)
 
 void comm_listen_to_peer(struct pvn_comm *c)
 {
-    int event = pvn_conn_listen(c->link.conn, &c->ctrl.err);
+    int event = pvn_conn_listen(c->link.conn, &c->link.ctrl_err);
 
     if (event)
         take_ctrl_event(c, event);
@@ -100,13 +100,13 @@ void comm_look_at_peer(struct pvn_comm *c)
 {
     int event;
 
-    comm_ctrl_adopt(c);
-    event = pvn_conn_watch(c->link.conn, &c->ctrl.err);
+    pvn_link_keep_adopt(&c->link);
+    event = pvn_conn_watch(c->link.conn, &c->link.ctrl_err);
     if (event == 0 && comm_failback_is_replaced(c)) {
-        pvn_err_set(&c->ctrl.err, -ECONNRESET,
+        pvn_err_set(&c->link.ctrl_err, -ECONNRESET,
                     "the peer has lost the connection and connects again");
-        pvn_err_set_fault(&c->ctrl.err, PVN_FAULT_REMOTE);
-        comm_failover_begin(c, &c->ctrl.err);
+        pvn_err_set_fault(&c->link.ctrl_err, PVN_FAULT_REMOTE);
+        comm_failover_begin(c, &c->link.ctrl_err);
     }
     if (event)
         take_ctrl_event(c, event);
@@ -114,7 +114,7 @@ void comm_look_at_peer(struct pvn_comm *c)
 
 void comm_look_at_path(struct pvn_comm *c)
 {
-    int event = pvn_conn_path(c->link.conn, &c->ctrl.err);
+    int event = pvn_conn_path(c->link.conn, &c->link.ctrl_err);
 
     if (event)
         take_ctrl_event(c, event);
@@ -129,7 +129,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
     c->attended_ns = now;
     comm_look_at_peer(c);
     if (c->link.state == PVN_LINK_ALONE && comm_ctrl_wait(c, idle) != 0)
-        comm_failover_begin(c, &c->ctrl.err);
+        comm_failover_begin(c, &c->link.ctrl_err);
     if (pvn_engine_paused(c->engine) && !c->failover && !c->end.failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->link.conn->peer_asks)
@@ -172,7 +172,7 @@ int comm_engine_failed(struct pvn_comm *c)
         c->end.grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
     err = *e;
     if (c->end.grace_ns > 1) {
-        int event = pvn_conn_listen(c->link.conn, &c->ctrl.err);
+        int event = pvn_conn_listen(c->link.conn, &c->link.ctrl_err);
 
         now = pvn_now_ns();
         if (event == 0 && now < c->end.grace_ns && !c->link.conn->goodbye &&
@@ -180,8 +180,8 @@ int comm_engine_failed(struct pvn_comm *c)
             return 0;
         if (c->link.conn->goodbye)
             pvn_err_add(&err, "the peer has closed its end of the comm");
-        else if (c->ctrl.err.code == -EREMOTEIO)
-            err = c->ctrl.err;
+        else if (c->link.ctrl_err.code == -EREMOTEIO)
+            err = c->link.ctrl_err;
         else if (c->link.conn->ctrl.eof)
             pvn_err_add(
                 &err,

@@ -51,7 +51,7 @@ fi
 # A peer that is there is waited for.
 mutate clock-runs-while-the-peer-is-there $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
     's/is_there\(c\) \|\| step/step/'
-mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorThatIsStopped $comm/comm_keep.c \
+mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorThatIsStopped $connect/link_keep.c \
     's/acknowledged \|\| k->conn->state/k->conn->state/'
 mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/is_there\(c\) \|\| step/true || step/'
 mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $connect/handshake.c \
@@ -59,8 +59,8 @@ mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $c
 # A dial that fails ends with the system's error.
 mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'
 # The control connection is kept.
-mutate control-connection-is-not-adopted $peer:FailoverControl.ThatEndsInOrderForTheAcceptor $comm/comm_ctrl.c \
-    's/next = comm_keep_take\(c\)/next = NULL/'
+mutate control-connection-is-not-adopted $peer:FailoverControl.ThatEndsInOrderForTheAcceptor $connect/link_keep.c \
+    's/next = take\(l\)/next = NULL/'
 mutate control-connection-is-used-unconfirmed $peer:FailoverControl.IsNotUsedBeforeItIsConfirmed $connect/listener_resumed.c \
     's/ && pvn_conn_is_confirmed\(c\)//'
 mutate control-connection-of-other-lanes $peer:FailoverControl.OfAnEarlierConnection $connect/listener_resumed.c \
@@ -72,9 +72,9 @@ mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrder
 mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
     's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
-    's/pvn_err_clear\(&c->ctrl.err\);/;/'
+    's/pvn_err_clear\(&c->link.ctrl_err\);/;/'
 mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $comm/comm_failover.c \
-    's/comm_keep_expect\(.*\);/;/'
+    's/pvn_link_keep_expect\(.*\);/;/'
 # A connection that was to take over, and is lost, ends no comm.
 mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $comm/comm_failover.c \
     's/f->next->replaced = true;/;/'

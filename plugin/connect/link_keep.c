@@ -1,27 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/*
- * A comm's control connection is kept, whether or not anybody calls the comm: when it is lost, the
- * connector makes another one beside the lanes, which may still work, and the acceptor takes it.
- * Both ends do that on the plugin's answering thread (comm_failback.c). The comm's own thread, which may sleep
- * for hours, adopts the new one when it comes by (comm_ctrl.c); until then that connection is what
- * shows the peer that this process is there, so that no time limit of a failover runs out.
- *
- * Each attempt takes the next path (connect/paths.h), as a failover does. A connection names the one
- * whose control connection it replaces by its nonce, so one that was made too late, when a failover
- * has replaced the lanes as well, finds nothing to replace.
- *
- * A process that is stopped as a whole answers no HELLO. Its machine does, and acknowledges what
- * this end has sent.
- *
- * One lock for all. Under it connections are dialled and get their HELLO, which does not block; they
- * have no lanes.
- */
+/* One lock for all. Under it connections are dialled and get their HELLO, which does not block; they have no lanes. */
 #include "config.h"
-#include "comm/comm_priv.h"
+#include "connect/link_keep.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include <linux/sockios.h>
@@ -29,16 +15,19 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/param.h"
+#include "connect/handshake.h"
+#include "connect/listener.h"
 #include "connect/path_watch.h"
 #include "connect/retry.h"
 
 /* A comm that is called makes another connection itself by then. */
 #define DELAY_NS PVN_NS_PER_S
 
-struct comm_keep {
-    struct comm_keep *next;
-    const struct pvn_comm *comm; /* what it was connected with does not change */
+struct pvn_link_keep {
+    struct pvn_link_keep *next;
+    const struct pvn_link *link; /* what does not change of it */
     /* The control connection in use; -1: it is not to be replaced. The comm's thread says here that it stops using it
      * before it closes it. */
     int fd;
@@ -54,7 +43,7 @@ struct comm_keep {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct comm_keep *all;
+static struct pvn_link_keep *all;
 
 /* True if poll reports one of these events, an error or the end; at once. */
 static bool reports(int fd, short events)
@@ -72,7 +61,7 @@ static bool is_acknowledged(const struct pvn_conn *conn)
     return conn->ctrl.tx_len == 0 && ioctl(conn->ctrl.fd, SIOCOUTQ, &unsent) == 0 && unsent == 0;
 }
 
-static void drop(struct comm_keep *k, uint64_t now)
+static void drop(struct pvn_link_keep *k, uint64_t now)
 {
     k->next_ns = now + pvn_retry_pause_ns(PVN_RETRY_CONTROL, 0);
     pvn_conn_close(k->conn, NULL);
@@ -82,7 +71,7 @@ static void drop(struct comm_keep *k, uint64_t now)
 }
 
 /* Connector. */
-static void dial(struct comm_keep *k, uint64_t now)
+static void dial(struct pvn_link_keep *k, uint64_t now)
 {
     struct pvn_conn_cfg cfg;
 
@@ -90,7 +79,7 @@ static void dial(struct comm_keep *k, uint64_t now)
         k->dead_ns = now;
     if (now - k->dead_ns < DELAY_NS || now < k->next_ns)
         return;
-    cfg = pvn_paths_next(&k->comm->link.paths, &k->attempt);
+    cfg = pvn_paths_next(&k->link->paths, &k->attempt);
     cfg.resumes = k->nonce;
     cfg.control = true;
     k->conn = pvn_conn_new(&cfg);
@@ -98,7 +87,7 @@ static void dial(struct comm_keep *k, uint64_t now)
     k->attempt++;
 }
 
-static void step_dialled(struct comm_keep *k, uint64_t now)
+static void step_dialled(struct pvn_link_keep *k, uint64_t now)
 {
     int rc = pvn_conn_step(k->conn);
     bool acknowledged = k->conn->state == PVN_CONN_HELLO && is_acknowledged(k->conn);
@@ -122,7 +111,7 @@ static bool hung_up(int fd)
 }
 
 /* The control connection in use has ended, or its path is dead. */
-static bool is_lost(struct comm_keep *k, uint64_t now)
+static bool is_lost(struct pvn_link_keep *k, uint64_t now)
 {
     uint64_t limit = pvn_params_get()->tcp_user_timeout;
 
@@ -130,7 +119,7 @@ static bool is_lost(struct comm_keep *k, uint64_t now)
            (limit && pvn_path_silent(&k->path, k->fd, now) >= limit);
 }
 
-static void step_sender(struct comm_keep *k, uint64_t now)
+static void step_sender(struct pvn_link_keep *k, uint64_t now)
 {
     if (!k->conn && k->fd >= 0 && (k->dead_ns || is_lost(k, now)))
         dial(k, now);
@@ -139,13 +128,12 @@ static void step_sender(struct comm_keep *k, uint64_t now)
 }
 
 /* One that is there already goes: the peer has lost it. */
-static void step_receiver(struct comm_keep *k)
+static void step_receiver(struct pvn_link_keep *k)
 {
-    struct pvn_conn *newer =
-        k->fd < 0 ? NULL : pvn_listener_control(k->comm->link.keeper, k->nonce);
+    struct pvn_conn *newer = k->fd < 0 ? NULL : pvn_listener_control(k->link->keeper, k->nonce);
 
     if (!newer && k->fd >= 0 && k->unanswered)
-        newer = pvn_listener_control(k->comm->link.keeper, k->unanswered);
+        newer = pvn_listener_control(k->link->keeper, k->unanswered);
     if (!newer)
         return;
     drop(k, 0);
@@ -154,16 +142,16 @@ static void step_receiver(struct comm_keep *k)
     atomic_store(&k->ready, true);
 }
 
-bool comm_keep_step(void)
+bool pvn_link_keep_step(void)
 {
     uint64_t now = pvn_now_ns();
     bool busy = false;
 
     pthread_mutex_lock(&lock);
-    for (struct comm_keep *k = all; k; k = k->next) {
+    for (struct pvn_link_keep *k = all; k; k = k->next) {
         if (atomic_load(&k->ready) && reports(k->conn->ctrl.fd, POLLRDHUP))
             drop(k, now);
-        if (!k->comm->link.sender)
+        if (!k->link->sender)
             step_receiver(k);
         else if (!atomic_load(&k->ready))
             step_sender(k, now);
@@ -173,7 +161,7 @@ bool comm_keep_step(void)
     return busy;
 }
 
-bool comm_keep_any(void)
+bool pvn_link_keep_any(void)
 {
     bool any;
 
@@ -183,7 +171,7 @@ bool comm_keep_any(void)
     return any;
 }
 
-void comm_keep_after_fork(void)
+void pvn_link_keep_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
     all = NULL;
@@ -191,43 +179,43 @@ void comm_keep_after_fork(void)
 
 /* ---- the comm's thread ---- */
 
-void comm_keep_join(struct pvn_comm *c)
+void pvn_link_keep_join(struct pvn_link *l)
 {
-    struct comm_keep *k = pvn_conn_keeps(c->link.conn) ? calloc(1, sizeof(*k)) : NULL;
+    struct pvn_link_keep *k = pvn_conn_keeps(l->conn) ? calloc(1, sizeof(*k)) : NULL;
 
     if (!k)
         return;
-    k->comm = c;
-    k->fd = c->link.conn->ctrl.fd;
-    k->nonce = c->link.conn->cfg.nonce;
-    c->keep = k;
+    k->link = l;
+    k->fd = l->conn->ctrl.fd;
+    k->nonce = l->conn->cfg.nonce;
+    l->keep = k;
     pthread_mutex_lock(&lock);
     k->next = all;
     all = k;
     pthread_mutex_unlock(&lock);
 }
 
-void comm_keep_watch(struct pvn_comm *c, const struct pvn_conn *conn)
+void pvn_link_keep_watch(struct pvn_link *l)
 {
-    struct comm_keep *k = c->keep;
+    struct pvn_link_keep *k = l->keep;
 
     if (!k)
         return;
     pthread_mutex_lock(&lock);
     drop(k, 0);
-    k->fd = conn ? conn->ctrl.fd : -1;
-    if (!conn || conn->cfg.nonce != k->nonce)
+    k->fd = l->conn->ctrl.fd;
+    if (l->conn->cfg.nonce != k->nonce)
         k->unanswered = 0;
-    k->nonce = conn ? conn->cfg.nonce : 0;
+    k->nonce = l->conn->cfg.nonce;
     k->path = (struct pvn_path_watch){0};
     k->dead_ns = k->next_ns = 0;
     k->attempt = 0;
     pthread_mutex_unlock(&lock);
 }
 
-void comm_keep_expect(struct pvn_comm *c, uint64_t nonce)
+void pvn_link_keep_expect(struct pvn_link *l, uint64_t nonce)
 {
-    struct comm_keep *k = c->keep;
+    struct pvn_link_keep *k = l->keep;
 
     if (!k)
         return;
@@ -236,9 +224,9 @@ void comm_keep_expect(struct pvn_comm *c, uint64_t nonce)
     pthread_mutex_unlock(&lock);
 }
 
-struct pvn_conn *comm_keep_take(struct pvn_comm *c)
+static struct pvn_conn *take(struct pvn_link *l)
 {
-    struct comm_keep *k = c->keep;
+    struct pvn_link_keep *k = l->keep;
     struct pvn_conn *conn = NULL;
 
     if (!k || !atomic_load(&k->ready))
@@ -255,25 +243,43 @@ struct pvn_conn *comm_keep_take(struct pvn_comm *c)
     return conn;
 }
 
-bool comm_keep_lives(const struct pvn_comm *c)
+bool pvn_link_keep_adopt(struct pvn_link *l)
 {
-    return c->keep && atomic_load(&c->keep->lives);
+    struct pvn_conn *next = take(l);
+
+    if (!next)
+        return false;
+    pvn_conn_replace_control(l->conn, next);
+    pvn_conn_close(next, NULL);
+    pvn_link_keep_watch(l);
+    pvn_err_clear(&l->ctrl_err);
+    if (l->state == PVN_LINK_ALONE)
+        pvn_warn("%s %s %s: the control connection is there again after %.3f s", l->conn->where,
+                 l->sender ? "to" : "from", l->conn->who,
+                 (double)(pvn_now_ns() - l->since_ns) / PVN_NS_PER_S);
+    pvn_link_note(l, PVN_LINK_CTRL_BACK);
+    return true;
 }
 
-void comm_keep_leave(struct pvn_comm *c)
+bool pvn_link_keep_lives(const struct pvn_link *l)
 {
-    struct comm_keep *k = c->keep;
+    return l->keep && atomic_load(&l->keep->lives);
+}
+
+void pvn_link_keep_leave(struct pvn_link *l)
+{
+    struct pvn_link_keep *k = l->keep;
 
     if (!k)
         return;
     pthread_mutex_lock(&lock);
-    for (struct comm_keep **at = &all; *at; at = &(*at)->next)
+    for (struct pvn_link_keep **at = &all; *at; at = &(*at)->next)
         if (*at == k) {
             *at = k->next;
             break;
         }
     drop(k, 0);
     pthread_mutex_unlock(&lock);
-    c->keep = NULL;
+    l->keep = NULL;
     free(k);
 }
