@@ -63,7 +63,7 @@ void comm_attend_after_fork(void)
 static bool is_idle_here(const struct pvn_comm *c)
 {
     return comm_thread_is_here(c) && !c->end.failed &&
-           (c->failover || pvn_engine_pending(c->engine) == 0);
+           (c->link.failover || pvn_engine_pending(c->engine) == 0);
 }
 
 /* A better connection is there: once the open sends have ended the comm switches to it. Their
@@ -103,7 +103,7 @@ static void drive_idle(struct pvn_comm *c, uint64_t now)
 {
     comm_look_at_peer(c);
     look_for_better(c, now);
-    if (c->failover || c->end.failed)
+    if (c->link.failover || c->end.failed)
         return;
     if (now >= c->stall.look_ns) {
         comm_look_at_path(c);
@@ -119,7 +119,7 @@ static void step_failover(struct pvn_comm *c)
 {
     comm_failover_step(c);
     /* The new connection's first frame may have come with the last one of the exchange. */
-    if (!c->failover && !c->end.failed)
+    if (!c->link.failover && !c->end.failed)
         comm_listen_to_peer(c);
 }
 
@@ -134,7 +134,7 @@ static void drive(struct pvn_comm *self, uint64_t now)
             continue;
         c->lists.in_step = true;
         pthread_mutex_unlock(&all_lock);
-        if (c->failover)
+        if (c->link.failover)
             step_failover(c);
         else
             drive_idle(c, now);
@@ -152,7 +152,7 @@ void comm_attend(struct pvn_comm *c)
     comm_thread_note(c);
     if (c->lists.driven)
         drive(c, now);
-    if (c->failover) {
+    if (c->link.failover) {
         c->attend_in = 0;
         step_failover(c);
         return;
@@ -161,6 +161,6 @@ void comm_attend(struct pvn_comm *c)
     if (c->end.failed)
         return;
     look_for_better(c, now);
-    if (!c->failover)
+    if (!c->link.failover)
         comm_watch(c, now);
 }

@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Errors of a comm: whether a call may be made, an error of one call, and the error that ends the comm. */
 #include "config.h"
-#include "comm/comm_failover.h"
 #include "comm/comm_priv.h"
 
 #include <errno.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "connect/link_failover.h"
 
 static void not_a_comm(struct pvn_err *err)
 {
@@ -118,13 +118,13 @@ static void complete(const struct pvn_comm *c, struct pvn_err *err)
 
 void comm_failover_end(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
 
     if (!f)
         return;
     pthread_mutex_lock(&c->mem.lock);
     comm_mr_detach_all(c, f->next);
-    c->failover = NULL;
+    c->link.failover = NULL;
     pthread_mutex_unlock(&c->mem.lock);
     pvn_conn_close(f->next, "the comm was closed during a failover");
     pvn_presence_probe_end(&f->probe);

@@ -22,7 +22,6 @@
  * FAILOVER a comm's data calls come from one thread for its life.
  */
 #include "config.h"
-#include "comm/comm_failover.h"
 #include "comm/comm_priv.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "connect/path_watch.h"
+#include "connect/link_failover.h"
 #include "connect/retry.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -117,18 +116,18 @@ static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
     if (pvn_engine_pending(c->engine) == 0)
         return comm_end(c, &err);
-    return c->failover ? give_up(c, &err, "failover") : comm_fail(c, &err);
+    return c->link.failover ? give_up(c, &err, "failover") : comm_fail(c, &err);
 }
 
 static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 {
-    struct comm_failover *f = calloc(1, sizeof(*f));
+    struct pvn_link_failover *f = calloc(1, sizeof(*f));
 
     if (!f)
         return comm_fail(c, why);
     f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
     pthread_mutex_lock(&c->mem.lock);
-    c->failover = f;
+    c->link.failover = f;
     pthread_mutex_unlock(&c->mem.lock);
     /* It stands between the engine and the lanes' operations. */
     pvn_profile_free(c->profile);
@@ -192,7 +191,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     struct pvn_err err = *why;
     char text[PVN_ERR_TEXT_LEN];
 
-    if (c->failover)
+    if (c->link.failover)
         return 0;
     if (c->link.conn->goodbye)
         return comm_failover_has_all(c) ? c->end.err.code : peer_has_closed(c, c->link.conn);
@@ -216,8 +215,8 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     remember(c, why);
     if (pause_comm(c, why) != 0)
         return c->end.err.code;
-    c->failover->hung_up = hung_up;
-    c->failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
+    c->link.failover->hung_up = hung_up;
+    c->link.failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
     comm_failback_lost(c);
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
     pvn_conn_locate(c->link.conn, 0, &err);
@@ -232,7 +231,7 @@ bool comm_failover_has_all(struct pvn_comm *c)
     if (!c->link.sender || !c->link.conn->goodbye || !pvn_engine_may_pause(c->engine) ||
         c->link.conn->has_received == 0 || c->link.conn->has_received != pvn_engine_next(c->engine))
         return false;
-    if (!c->failover)
+    if (!c->link.failover)
         pause_comm(c, &c->link.ctrl_err);
     return true;
 }
@@ -241,7 +240,7 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
 {
     struct pvn_err why = PVN_ERR_INIT;
 
-    if (c->failover || !pvn_engine_may_pause(c->engine)) {
+    if (c->link.failover || !pvn_engine_may_pause(c->engine)) {
         pvn_conn_close(next, NULL);
         return 0;
     }
@@ -250,9 +249,9 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
         pvn_conn_close(next, NULL);
         return c->end.err.code;
     }
-    c->failover->switches = true;
-    pvn_conn_close(c->failover->next, NULL);
-    c->failover->next = next;
+    c->link.failover->switches = true;
+    pvn_conn_close(c->link.failover->next, NULL);
+    c->link.failover->next = next;
     if (c->link.sender)
         tell_peer(c, PVN_FRAME_SWITCH, &why);
     return 0;
@@ -264,8 +263,9 @@ static int fence(struct pvn_comm *c)
     /* Nothing is lost and nothing is open. The old lanes stay until the receiver's report comes,
      * which it sends when it has fenced its own: before it has read SWITCH it would take their end
      * for a loss. */
-    if (c->failover->switches && c->link.sender && c->failover->next && !c->link.conn->ctrl.eof &&
-        !c->link.conn->goodbye && !pvn_conn_has_input(c->failover->next))
+    if (c->link.failover->switches && c->link.sender && c->link.failover->next &&
+        !c->link.conn->ctrl.eof && !c->link.conn->goodbye &&
+        !pvn_conn_has_input(c->link.failover->next))
         return -EAGAIN;
     bool again = false;
 
@@ -315,7 +315,7 @@ static int watch_peer(struct pvn_comm *c)
 
     /* The peer may not have heard of the failover yet. */
     if (pvn_link_keep_adopt(&c->link)) {
-        c->failover->hung_up = false;
+        c->link.failover->hung_up = false;
         tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
     }
     before = c->link.conn->ctrl.eof;
@@ -324,19 +324,19 @@ static int watch_peer(struct pvn_comm *c)
     /* 1: it has closed its end, for which the lanes are fenced first. */
     if (rc == -EREMOTEIO || rc == -EPROTO)
         return give_up(c, &err, "failover");
-    if (rc != -EPIPE || before || c->failover->exchanged)
+    if (rc != -EPIPE || before || c->link.failover->exchanged)
         return 0;
     if (!pvn_conn_keeps(c->link.conn))
         return peer_has_ended(c, ENDED);
-    c->failover->hung_up = true;
-    c->failover->began_ns = pvn_now_ns();
+    c->link.failover->hung_up = true;
+    c->link.failover->began_ns = pvn_now_ns();
     return 0;
 }
 
 /* The thing waited for, in words. */
 static const char *waits_for(const struct pvn_comm *c)
 {
-    const struct comm_failover *f = c->failover;
+    const struct pvn_link_failover *f = c->link.failover;
 
     if (c->link.state == PVN_LINK_FENCE)
         return "the requests of the lost lanes have not ended";
@@ -345,52 +345,17 @@ static const char *waits_for(const struct pvn_comm *c)
     return f->last.n > 0 ? f->last.reason[0] : "the peer did not connect";
 }
 
-/* The old control connection, one in its place, or the one that is to take over, shows that. The old one does also
- * where its path was dead for a time: a process that is stopped dials nobody, but its machine answers there. */
-static bool is_connected(const struct pvn_comm *c)
-{
-    const struct pvn_conn *next = c->failover->next;
-
-    return !c->link.conn->ctrl.eof || pvn_link_keep_lives(&c->link) ||
-           (!c->failover->hung_up && pvn_path_answers(c->link.conn->ctrl.fd)) ||
-           (next && next->hello_seen && next->state <= PVN_CONN_UP);
-}
-
-/* An acceptor that no connection shows the peer looks for its process itself. */
-static void look_for_peer(struct pvn_comm *c, uint64_t now)
-{
-    struct comm_failover *f = c->failover;
-
-    if (!c->link.sender && !is_connected(c)) {
-        f->stands = pvn_presence_stands(&f->probe, c->link.paths.other, c->link.paths.nothers, now);
-    } else {
-        pvn_presence_probe_end(&f->probe);
-        f->stands = false;
-    }
-}
-
-static bool is_there(const struct pvn_comm *c)
-{
-    return is_connected(c) || c->failover->stands;
-}
-
-static const char *peer_state(const struct pvn_comm *c)
-{
-    return is_connected(c)       ? "the peer's process is alive and is waited for"
-           : c->failover->stands ? "the peer's process is stopped and is waited for"
-                                 : "the peer cannot be reached";
-}
-
 /* Into the statistics now and then, where it would else seem that nobody calls. */
 static void publish(struct pvn_comm *c)
 {
-    const struct comm_failover *f = c->failover;
+    const struct pvn_link_failover *f = c->link.failover;
     char text[256];
 
     if (f->stepped_ns < c->stall.look_ns)
         return;
     c->stall.look_ns = f->stepped_ns + COMM_LOOK_NS;
-    snprintf(text, sizeof(text), "failover: %.160s; %s", waits_for(c), peer_state(c));
+    snprintf(text, sizeof(text), "failover: %.160s; %s", waits_for(c),
+             pvn_link_peer_text(&c->link));
     comm_publish_failover(c, f->stepped_ns, f->since_ns, text);
 }
 
@@ -406,13 +371,13 @@ static int out_of_time(struct pvn_comm *c, uint64_t limit, const char *param)
 
 static int check_deadline(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
     const struct pvn_params *p = pvn_params_get();
     uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited;
 
-    look_for_peer(c, now);
+    pvn_link_look_for_peer(&c->link, now);
     /* The peer is there, or nobody has called: no reason to count. */
-    if (is_there(c) || step > PVN_NS_PER_S)
+    if (pvn_link_sees_peer(&c->link) || step > PVN_NS_PER_S)
         f->began_ns = pvn_not_counted_ns(f->began_ns, step, now);
     if (step > PVN_NS_PER_S)
         f->since_ns = pvn_not_counted_ns(f->since_ns, step, now);
@@ -428,34 +393,16 @@ static int check_deadline(struct pvn_comm *c)
         f->stall_reported = true;
         pvn_warn("failover: %s %s %s: no new connection for %.0f s: %s; %s", c->link.conn->where,
                  c->link.sender ? "to" : "from", c->link.conn->who, (double)waited / PVN_NS_PER_S,
-                 waits_for(c), peer_state(c));
+                 waits_for(c), pvn_link_peer_text(&c->link));
     }
     return 0;
-}
-
-/* A process that has ended refuses on every path, and its old control connection is gone. Where one
- * path refuses, a firewall may reject the connection, or another machine may have the address. */
-static bool is_refused_everywhere(struct pvn_comm *c, const struct pvn_err *why)
-{
-    struct comm_failover *f = c->failover;
-    unsigned path = 1u << pvn_paths_index(&c->link.paths, f->attempts);
-
-    if (why->code != -ECONNREFUSED) {
-        f->refused &= ~path;
-        return false;
-    }
-    if (!(f->refused & path) && pvn_paths_more(&c->link.paths))
-        pvn_info(PVN_NET, "failover: %s to %s: the connection is refused; other paths are tried",
-                 f->next->where, f->next->who);
-    f->refused |= path;
-    return c->link.conn->ctrl.eof && pvn_paths_are_all(&c->link.paths, f->refused);
 }
 
 /* The connection that was to take over is lost as well. */
 static int again(struct pvn_comm *c, const struct pvn_err *why)
 {
-    struct comm_failover *f = c->failover;
-    bool refused = c->link.sender && is_refused_everywhere(c, why);
+    struct pvn_link_failover *f = c->link.failover;
+    bool refused = c->link.sender && pvn_link_is_refused(&c->link, why);
 
     f->last = *why;
     if (f->next && f->next->goodbye)
@@ -463,86 +410,34 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     pthread_mutex_lock(&c->mem.lock);
     comm_mr_detach_all(c, f->next);
     pthread_mutex_unlock(&c->mem.lock);
-    /* It came up, and the peer may have refused it. */
-    if (c->link.sender && c->link.state == PVN_LINK_EXCHANGE)
-        pvn_path_memory_lost(&c->link.paths.memory, f->path,
-                             pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
-                             pvn_now_ns());
-    /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
-    if (f->next)
-        f->next->replaced = true;
-    if (f->next && f->step == EXCHANGE_REPORTED)
-        pvn_link_keep_expect(&c->link, f->next->cfg.nonce);
-    pvn_conn_close(f->next, NULL);
-    f->next = NULL;
-    f->step = EXCHANGE_BEGINS;
+    pvn_link_drop_next(&c->link);
     comm_failback_stop(c);
     if (!c->link.sender)
         comm_failback_start(c);
-    f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);
-    pvn_link_note(&c->link, PVN_LINK_AGAIN);
     if (!refused)
         return -EAGAIN;
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
 }
 
-/* There are other paths, and this one has had its time: nothing accepts the connection, or the peer's
- * machine has accepted it and acknowledges nothing more. */
-static bool gets_no_answer(const struct pvn_comm *c)
+static int dial(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
-    uint64_t now = pvn_now_ns();
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = pvn_link_dial(&c->link, &err);
+    const struct pvn_conn *next = c->link.failover->next;
 
-    if (!pvn_paths_more(&c->link.paths))
-        return false;
-    if (f->next->state == PVN_CONN_DIAL)
-        return f->next->attempts > 0 ||
-               now - f->dialled_ns > pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
-    return pvn_path_silent(&f->silence, f->next->ctrl.fd, now) >
-           pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
-}
-
-static int connect_again(struct pvn_comm *c)
-{
-    struct comm_failover *f = c->failover;
-    int rc;
-
-    if (!f->next) {
-        struct pvn_conn_cfg cfg;
-
-        if (pvn_now_ns() < f->retry_ns)
-            return -EAGAIN;
-        cfg = pvn_paths_choose(&c->link.paths, &f->attempts);
-        f->path = pvn_paths_index(&c->link.paths, f->attempts);
-        f->silence = (struct pvn_path_watch){0};
-        f->next = pvn_conn_new(&cfg);
-        if (!f->next)
-            return -EAGAIN;
-        f->dialled_ns = pvn_now_ns();
-    }
-    rc = pvn_conn_step(f->next);
-    if (rc == -EAGAIN && gets_no_answer(c)) {
-        if (f->next->err.code == 0)
-            pvn_err_set(&f->next->err, -ETIMEDOUT, "no answer within %.3g s",
-                        (double)pvn_retry_answer_ns(PVN_RETRY_FAILOVER) / PVN_NS_PER_S);
-        rc = f->next->err.code;
-    }
     /* The peer's end has received everything and may not be called any more. */
-    if (f->next->hello_seen && f->next->theirs.received)
-        pvn_engine_acknowledge(c->engine, f->next->theirs.received);
-    if (rc == 0 || rc == -EAGAIN)
-        return rc;
-    struct pvn_err err = f->next->err;
-    return again(c, &err);
+    if (next && next->hello_seen && next->theirs.received)
+        pvn_engine_acknowledge(c->engine, next->theirs.received);
+    return rc == 0 || rc == -EAGAIN ? rc : again(c, &err);
 }
 
 static int connect_step(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
     int rc = 0;
 
     if (c->link.sender)
-        rc = connect_again(c);
+        rc = dial(c);
     else if (!(f->next = comm_failback_take(c)))
         rc = pvn_listener_resumed(c->link.keeper, c->link.id,
                                   f->refuses || !pvn_engine_may_use_slots(c->engine), &f->next);
@@ -591,7 +486,7 @@ static void settle_lanes(struct pvn_comm *c)
 /* The engine has gone on with the new lanes: so does the comm. */
 static int take_over(struct pvn_comm *c, bool resumed)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
     struct pvn_paths *p = &c->link.paths;
     struct pvn_conn *old = c->link.conn;
     struct pvn_err err = PVN_ERR_INIT;
@@ -603,7 +498,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     /* Attaches what was registered meanwhile. Under the same lock: a registration that still found a failover in
      * progress would never be attached. */
     rc = comm_mr_attach_all(c, c->link.conn, &err);
-    c->failover = NULL;
+    c->link.failover = NULL;
     pthread_mutex_unlock(&c->mem.lock);
     p->used = f->path;
     p->since_ns = pvn_now_ns();
@@ -638,18 +533,18 @@ static int take_over(struct pvn_comm *c, bool resumed)
  * TCP or another path may. -EAGAIN: that is tried. */
 static int attach(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
     bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(f->next));
     int rc;
 
-    if (f->step != EXCHANGE_BEGINS)
+    if (f->step != PVN_LINK_EXCHANGE_BEGINS)
         return 0;
     pthread_mutex_lock(&c->mem.lock);
     rc = comm_mr_attach_all(c, f->next, &err);
     pthread_mutex_unlock(&c->mem.lock);
     if (rc == 0) {
-        f->step = EXCHANGE_ATTACHED;
+        f->step = PVN_LINK_EXCHANGE_ATTACHED;
         return 0;
     }
     if (!fast || pvn_params_get()->strict || ++f->refusals > REFUSALS_MAX)
@@ -660,14 +555,14 @@ static int attach(struct pvn_comm *c)
         f->next->where, c->link.sender ? "to" : "from", f->next->who, err.reason[0]);
     f->refuses = true;
     rc = again(c, &err);
-    if (c->failover)
+    if (c->link.failover)
         f->attempts = 0; /* with the other kind on the same path */
     return rc;
 }
 
 static int exchange_sender(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
     struct pvn_engine_report report;
     struct pvn_engine_answer answer;
     struct pvn_err err = PVN_ERR_INIT;
@@ -702,14 +597,14 @@ static bool can_use(const struct pvn_comm *c, const struct pvn_conn *next)
 
 static int exchange_receiver(struct pvn_comm *c)
 {
-    struct comm_failover *f = c->failover;
+    struct pvn_link_failover *f = c->link.failover;
     struct pvn_engine_answer answer;
     struct pvn_err err = PVN_ERR_INIT;
     const uint8_t *in;
     size_t len;
     int rc = 0;
 
-    if (f->step == EXCHANGE_ATTACHED) {
+    if (f->step == PVN_LINK_EXCHANGE_ATTACHED) {
         struct pvn_engine_report report;
         uint8_t body[512];
 
@@ -722,7 +617,7 @@ static int exchange_receiver(struct pvn_comm *c)
         pvn_engine_make_report(c->engine, &report);
         rc = pvn_conn_send(f->next, PVN_FRAME_REPORT, body,
                            pvn_report_encode(body, sizeof(body), &report), &err);
-        f->step = EXCHANGE_REPORTED;
+        f->step = PVN_LINK_EXCHANGE_REPORTED;
     }
     if (rc == 0)
         rc = pvn_conn_expect(f->next, PVN_FRAME_ANSWER, &in, &len, &err);
@@ -751,7 +646,7 @@ void comm_failover_step(struct pvn_comm *c)
 
     if (rc == 0)
         rc = check_deadline(c);
-    while (rc == 0 && c->failover && !c->end.failed) {
+    while (rc == 0 && c->link.failover && !c->end.failed) {
         if (c->link.conn->goodbye && c->link.state != PVN_LINK_FENCE) {
             peer_has_closed(c, c->link.conn);
             break;
@@ -763,6 +658,6 @@ void comm_failover_step(struct pvn_comm *c)
         else
             rc = attach_and_exchange(c);
     }
-    if (c->failover && !c->end.failed)
+    if (c->link.failover && !c->end.failed)
         publish(c);
 }

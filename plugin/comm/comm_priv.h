@@ -113,9 +113,7 @@ struct pvn_comm {
     bool survives;                /* the loss of its lanes */
     struct pvn_profile *profile;  /* NULL: no profiler is loaded */
     const struct pvn_device *dev; /* that NCCL chose; the link may have gone on over another one */
-    struct pvn_link link;         /* `conn` is set under mem.lock, for regMr */
-    /* FENCE, CONNECT, EXCHANGE: the failover, else NULL; set under mem.lock, for regMr. */
-    struct comm_failover *failover;
+    struct pvn_link link;         /* conn and failover are set under mem.lock, for regMr */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;

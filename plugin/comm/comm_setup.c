@@ -502,7 +502,7 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
-    if (c->failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
+    if (c->link.failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
         comm_failback_linger(c);
     if (c->lists.driven)
         comm_attend_leave(c);

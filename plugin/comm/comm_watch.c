@@ -130,7 +130,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
     comm_look_at_peer(c);
     if (c->link.state == PVN_LINK_ALONE && comm_ctrl_wait(c, idle) != 0)
         comm_failover_begin(c, &c->link.ctrl_err);
-    if (pvn_engine_paused(c->engine) && !c->failover && !c->end.failed)
+    if (pvn_engine_paused(c->engine) && !c->link.failover && !c->end.failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->link.conn->peer_asks)
         comm_answer_peer(c);

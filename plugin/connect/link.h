@@ -17,6 +17,7 @@
 #include "connect/conn.h"
 #include "connect/paths.h"
 
+struct pvn_link_failover;
 struct pvn_link_keep;
 struct pvn_listener;
 
@@ -58,8 +59,9 @@ struct pvn_link {
     struct pvn_conn *conn;         /* in use, or in SETUP the first one; never NULL */
     struct pvn_listener *listener; /* lazy acceptor, until it is up; else NULL */
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again; else NULL */
-    struct pvn_err ctrl_err;     /* what the control connection brought last */
-    struct pvn_link_keep *keep;  /* keeps the control connection; NULL: nothing does */
+    struct pvn_link_failover *failover; /* FENCE, CONNECT, EXCHANGE: link_failover.h; else NULL */
+    struct pvn_err ctrl_err;            /* what the control connection brought last */
+    struct pvn_link_keep *keep;         /* keeps the control connection; NULL: nothing does */
     struct pvn_paths paths;
 };
 

@@ -15,6 +15,8 @@ libpvn_core_la_SOURCES += \
     plugin/connect/handshake_steps.c \
     plugin/connect/link.c \
     plugin/connect/link.h \
+    plugin/connect/link_failover.c \
+    plugin/connect/link_failover.h \
     plugin/connect/link_keep.c \
     plugin/connect/link_keep.h \
     plugin/connect/listen_sockets.c \

@@ -50,10 +50,10 @@ fi
 
 # A peer that is there is waited for.
 mutate clock-runs-while-the-peer-is-there $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
-    's/is_there\(c\) \|\| step/step/'
+    's/pvn_link_sees_peer\(.*\) \|\| step/step/'
 mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorThatIsStopped $connect/link_keep.c \
     's/acknowledged \|\| k->conn->state/k->conn->state/'
-mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/is_there\(c\) \|\| step/true || step/'
+mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/pvn_link_sees_peer\(.*\) \|\| step/true || step/'
 mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $connect/handshake.c \
     's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
 # A dial that fails ends with the system's error.
@@ -73,18 +73,18 @@ mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEnds
     's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
     's/pvn_err_clear\(&c->link.ctrl_err\);/;/'
-mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $comm/comm_failover.c \
+mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $connect/link_failover.c \
     's/pvn_link_keep_expect\(.*\);/;/'
 # A connection that was to take over, and is lost, ends no comm.
-mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $comm/comm_failover.c \
+mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $connect/link_failover.c \
     's/f->next->replaced = true;/;/'
 mutate error-on-a-connection-that-is-not-ready $peer:FailoverReceiving.AConnectionThatIsNotReadyInTimeHasNoError $connect/conn.c \
     's/c->state == PVN_CONN_READY/false/'
 # A refusal on one path is not the end.
-mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
+mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $connect/link_failover.c \
     's/pvn_paths_are_all\(.*, f->refused\)/true/'
-mutate refusals-are-the-end-of-a-living-peer $peer:FailoverSending.EveryAddressRefusesForATime $comm/comm_failover.c \
-    's/return c->link.conn->ctrl\.eof && /return /'
+mutate refusals-are-the-end-of-a-living-peer $peer:FailoverSending.EveryAddressRefusesForATime $connect/link_failover.c \
+    's/return l->conn->ctrl\.eof && /return /'
 mutate lossy-path-is-not-remembered $peer:FailoverSending.APathThatDeliversNothingIsRemembered $connect/path_memory.c 's/\*lost \|= useless;/;/'
 mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIsRemembered $connect/paths.c \
     's/ && pvn_path_memory_allows\(.*\);/;/'

@@ -1,0 +1,132 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "connect/link_failover.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "connect/handshake.h"
+#include "connect/link_keep.h"
+#include "connect/retry.h"
+
+/* There are other paths, and this one has had its time: nothing accepts the connection, or the peer's
+ * machine has accepted it and acknowledges nothing more. */
+static bool gets_no_answer(const struct pvn_link *l)
+{
+    struct pvn_link_failover *f = l->failover;
+    uint64_t now = pvn_now_ns();
+
+    if (!pvn_paths_more(&l->paths))
+        return false;
+    if (f->next->state == PVN_CONN_DIAL)
+        return f->next->attempts > 0 ||
+               now - f->dialled_ns > pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
+    return pvn_path_silent(&f->silence, f->next->ctrl.fd, now) >
+           pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
+}
+
+int pvn_link_dial(struct pvn_link *l, struct pvn_err *err)
+{
+    struct pvn_link_failover *f = l->failover;
+    int rc;
+
+    if (!f->next) {
+        struct pvn_conn_cfg cfg;
+
+        if (pvn_now_ns() < f->retry_ns)
+            return -EAGAIN;
+        cfg = pvn_paths_choose(&l->paths, &f->attempts);
+        f->path = pvn_paths_index(&l->paths, f->attempts);
+        f->silence = (struct pvn_path_watch){0};
+        f->next = pvn_conn_new(&cfg);
+        if (!f->next)
+            return -EAGAIN;
+        f->dialled_ns = pvn_now_ns();
+    }
+    rc = pvn_conn_step(f->next);
+    if (rc == -EAGAIN && gets_no_answer(l)) {
+        if (f->next->err.code == 0)
+            pvn_err_set(&f->next->err, -ETIMEDOUT, "no answer within %.3g s",
+                        (double)pvn_retry_answer_ns(PVN_RETRY_FAILOVER) / PVN_NS_PER_S);
+        rc = f->next->err.code;
+    }
+    if (rc && rc != -EAGAIN)
+        *err = f->next->err;
+    return rc;
+}
+
+/* A process that has ended refuses on every path, and its old control connection is gone. Where one
+ * path refuses, a firewall may reject the connection, or another machine may have the address. */
+bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why)
+{
+    struct pvn_link_failover *f = l->failover;
+    unsigned path = 1u << pvn_paths_index(&l->paths, f->attempts);
+
+    if (why->code != -ECONNREFUSED) {
+        f->refused &= ~path;
+        return false;
+    }
+    if (!(f->refused & path) && pvn_paths_more(&l->paths))
+        pvn_info(PVN_NET, "failover: %s to %s: the connection is refused; other paths are tried",
+                 f->next->where, f->next->who);
+    f->refused |= path;
+    return l->conn->ctrl.eof && pvn_paths_are_all(&l->paths, f->refused);
+}
+
+void pvn_link_drop_next(struct pvn_link *l)
+{
+    struct pvn_link_failover *f = l->failover;
+
+    /* It came up, and the peer may have refused it. */
+    if (l->sender && l->state == PVN_LINK_EXCHANGE)
+        pvn_path_memory_lost(&l->paths.memory, f->path,
+                             pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
+                             pvn_now_ns());
+    /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
+    if (f->next)
+        f->next->replaced = true;
+    if (f->next && f->step == PVN_LINK_EXCHANGE_REPORTED)
+        pvn_link_keep_expect(l, f->next->cfg.nonce);
+    pvn_conn_close(f->next, NULL);
+    f->next = NULL;
+    f->step = PVN_LINK_EXCHANGE_BEGINS;
+    f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);
+    pvn_link_note(l, PVN_LINK_AGAIN);
+}
+
+/* The old control connection, one in its place, or the one that is to take over, shows that. The old one does also
+ * where its path was dead for a time: a process that is stopped dials nobody, but its machine answers there. */
+static bool is_connected(const struct pvn_link *l)
+{
+    const struct pvn_link_failover *f = l->failover;
+
+    return !l->conn->ctrl.eof || pvn_link_keep_lives(l) ||
+           (!f->hung_up && pvn_path_answers(l->conn->ctrl.fd)) ||
+           (f->next && f->next->hello_seen && f->next->state <= PVN_CONN_UP);
+}
+
+void pvn_link_look_for_peer(struct pvn_link *l, uint64_t now)
+{
+    struct pvn_link_failover *f = l->failover;
+
+    if (!l->sender && !is_connected(l)) {
+        f->stands = pvn_presence_stands(&f->probe, l->paths.other, l->paths.nothers, now);
+    } else {
+        pvn_presence_probe_end(&f->probe);
+        f->stands = false;
+    }
+}
+
+bool pvn_link_sees_peer(const struct pvn_link *l)
+{
+    return is_connected(l) || l->failover->stands;
+}
+
+const char *pvn_link_peer_text(const struct pvn_link *l)
+{
+    return is_connected(l)       ? "the peer's process is alive and is waited for"
+           : l->failover->stands ? "the peer's process is stopped and is waited for"
+                                 : "the peer cannot be reached";
+}

@@ -1,0 +1,64 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A link in a failover (FENCE, CONNECT, EXCHANGE): the connection that is to take over, how a connector makes it, and
+ * what shows meanwhile that the peer is there. The comm takes the steps (comm_failover.c), since fences, registrations and
+ * the engine are its own.
+ *
+ * Threads: the one of the comm's data calls.
+ */
+#ifndef PVN_CONNECT_LINK_FAILOVER_H
+#define PVN_CONNECT_LINK_FAILOVER_H
+
+#include "connect/link.h"
+#include "connect/path_watch.h"
+#include "connect/presence.h"
+
+/* Within EXCHANGE, done so far: nothing; `next` has the comm's memory; the receiver has sent its report. */
+enum pvn_link_exchange {
+    PVN_LINK_EXCHANGE_BEGINS,
+    PVN_LINK_EXCHANGE_ATTACHED,
+    PVN_LINK_EXCHANGE_REPORTED
+};
+
+/* Times are of the monotonic clock. */
+struct pvn_link_failover {
+    struct pvn_conn *next; /* the connection that is to take over; NULL: none yet */
+    enum pvn_link_exchange step;
+    bool refuses; /* acceptor: the faster kind of lane does not take the comm's memory */
+    unsigned refusals;
+    bool exchanged; /* the peer may have given up the old connection */
+    bool hung_up;   /* the old control connection has ended in order, and no other shows the peer */
+    bool switches;  /* not after a loss, but to better lanes */
+    unsigned attempts;
+    unsigned path; /* connector: of `next` */
+    struct pvn_path_watch silence;
+    unsigned refused;    /* connector: bit per path on which the last attempt was refused */
+    uint64_t retry_ns;   /* connector: not before */
+    uint64_t dialled_ns; /* connector: when `next` was begun */
+    uint64_t began_ns;   /* moved on while nobody called, and while the peer is there */
+    uint64_t since_ns;   /* moved on while nobody called */
+    bool stall_reported;
+    uint64_t stepped_ns;
+    struct pvn_presence_probe probe; /* acceptor, while nothing else shows the peer */
+    bool stands;                     /* as the probe found it: the peer's process is stopped */
+    struct pvn_err last;             /* of the last attempt */
+};
+
+/* Connector: makes the next connection, after its pause: 0 it is up, -EAGAIN call again, else *err says why it is lost;
+ * it stays in `next`, for pvn_link_drop_next. */
+int pvn_link_dial(struct pvn_link *l, struct pvn_err *err);
+/* Connector, when an attempt has failed: true if all paths refuse, and the old control connection is gone. */
+bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why);
+/* Closes the next connection, if there is one, without a GOODBYE, and another one is to be made after a pause (AGAIN). No
+ * memory is registered with its lanes any more. */
+void pvn_link_drop_next(struct pvn_link *l);
+
+/* Looks, at an acceptor that no connection shows the peer, for its process. */
+void pvn_link_look_for_peer(struct pvn_link *l, uint64_t now);
+/* True if a connection, or that look, shows that the peer is there. */
+bool pvn_link_sees_peer(const struct pvn_link *l);
+/* pvn_link_sees_peer in words, for users. */
+const char *pvn_link_peer_text(const struct pvn_link *l);
+
+#endif
