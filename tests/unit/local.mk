@@ -20,6 +20,11 @@ tests_unit_test_retry_SOURCES = tests/unit/test_retry.cc
 tests_unit_test_retry_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_retry_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_paths
+tests_unit_test_paths_SOURCES = tests/unit/test_paths.cc
+tests_unit_test_paths_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_paths_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_presence
 tests_unit_test_presence_SOURCES = tests/unit/test_presence.cc
 tests_unit_test_presence_CPPFLAGS = $(TEST_CPPFLAGS)
