@@ -104,7 +104,12 @@ TEST_F(PluginBlocked, AnAttemptToComeBackDelaysNoAnswer)
             ASSERT_TRUE(sick.move(salt++));
         ASSERT_EQ(0, sv::command(hang("create_qp")));
         ASSERT_EQ(0, sv::command("port mlx5_0 1 up"));
-        eventually(blocked, 3);
+        ASSERT_TRUE(eventually([&] {
+            if (blocked())
+                return true;
+            EXPECT_TRUE(sick.move(salt++));
+            return HasFailure() || said("returned after");
+        })) << Log::get().text();
     }
     ASSERT_TRUE(blocked()) << Log::get().text();
 
@@ -122,7 +127,11 @@ TEST_F(PluginBlocked, AnAttemptToComeBackDelaysNoAnswer)
     again = true;
     send(other);
     receiver.join();
-    EXPECT_TRUE(sick.move(salt));
+    // Comms that are closed within a failover keep the plugin, and its adapters, for the next test.
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_TRUE(sick.move(salt++));
+        return HasFailure() || said("returned after");
+    })) << Log::get().text();
 }
 
 // A thread attends to an idle comm of its own that has lost its lanes, and hangs there: other threads make comms, use and
@@ -155,6 +164,7 @@ TEST_F(PluginBlocked, AStepOfAnIdleCommStopsNoOtherThread)
     EXPECT_EQ(0, sv::command("release"));
     enough = true;
     owner.join();
+    EXPECT_TRUE(idle.move(2)) << "not in a failover any more, see above";
 }
 
 // A connection is given up behind its lanes' set-up, while the thread of the comm that it was made for sleeps: its end is left
