@@ -155,7 +155,7 @@ static const struct rdma_mode no_mode = {
     .name = "rdma", .offer = rdma_offer, .bind = rdma_bind, .adopt = pvn_lane_no_adopt,            \
     .verify = rdma_verify, .mem_dereg = rdma_mem_dereg, .join = rdma_join,                         \
     .last_post = rdma_last_post, .stop = rdma_stop, .close = rdma_close, .locate = rdma_locate,    \
-    .describe = rdma_describe, .count = rdma_count
+    .describe = rdma_describe, .count = rdma_count, .left = pvn_lane_nothing_left
 #define LIVE_OPS ANY_OPS, .overdue = rdma_overdue, .fence = rdma_fence
 #define IDLE_OPS                                                                                   \
     .mem_reg = rdma_mem_reg, .post_cts = pvn_lane_no_post_cts,                                     \

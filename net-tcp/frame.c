@@ -10,6 +10,7 @@
 #define FRAME_MAGIC 0x70760002u
 #define NEEDS_ACK   0x80 /* in recv */
 #define PACED       1    /* in flags */
+#define ACK_LATER   2
 
 struct wire {
     uint32_t magic, len;
@@ -43,7 +44,8 @@ void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN
                      .tag = htole32((uint32_t)f->tag),
                      .chunk = htole16(f->chunk),
                      .recv = (uint8_t)(f->recv | (flags & PVN_FRAME_NEEDS_ACK ? NEEDS_ACK : 0)),
-                     .flags = flags & PVN_FRAME_PACED ? PACED : 0};
+                     .flags = (uint8_t)((flags & PVN_FRAME_PACED ? PACED : 0) |
+                                        (flags & PVN_FRAME_ACK_LATER ? ACK_LATER : 0))};
     memcpy(out, &w, sizeof(w));
     out[offsetof(struct wire, check)] = fold(out);
 }
@@ -61,8 +63,9 @@ int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, unsig
                             .chunk = le16toh(w.chunk),
                             .recv = w.recv & (NEEDS_ACK - 1),
                             .tag = (int32_t)le32toh(w.tag)};
-    *flags =
-        (w.recv & NEEDS_ACK ? PVN_FRAME_NEEDS_ACK : 0u) | (w.flags & PACED ? PVN_FRAME_PACED : 0u);
+    *flags = (w.recv & NEEDS_ACK ? PVN_FRAME_NEEDS_ACK : 0u) |
+             (w.flags & PACED ? PVN_FRAME_PACED : 0u) |
+             (w.flags & ACK_LATER ? PVN_FRAME_ACK_LATER : 0u);
     return 0;
 }
 

@@ -14,7 +14,7 @@
  *  36  u16 chunk index
  *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
- *  40  u8  1: the sender's connection is paced
+ *  40  u8  bits: 1: the sender's connection is paced; 2: the acknowledgement may come with later ones
  *  41  23 bytes of 0
  */
 /*
@@ -38,7 +38,10 @@ enum { PVN_FRAME_LEN = 64 };
 /* Flags of a header beside the engine's frame; any of them. */
 enum {
     PVN_FRAME_NEEDS_ACK = 1,
-    PVN_FRAME_PACED = 2 /* by the sender's congestion control: acknowledge without delay */
+    PVN_FRAME_PACED = 2, /* by the sender's congestion control: acknowledge without delay */
+    /* With NEEDS_ACK: nobody waits for it, so it may come with those of later chunks. A peer that does not know
+     * this sends it at once. */
+    PVN_FRAME_ACK_LATER = 4
 };
 
 void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN_FRAME_LEN]);

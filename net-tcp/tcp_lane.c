@@ -4,12 +4,14 @@
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/addr.h"
@@ -66,6 +68,14 @@ static void close_stream(struct tcp_lane *t, struct stream *s)
     s->fd = -1;
 }
 
+/* Acknowledgements that nobody waits for are sent, and looked for, now and then. */
+static void hurry_late_acks(struct tcp_lane *t)
+{
+    t->settle_late = true;
+    for (int i = 0; i < t->nstreams; i++)
+        t->s[i].ack_now |= t->s[i].acks_late > 0;
+}
+
 /* A path that has died. What the peer's kernel answers and does not take may wait: the peer reads when it
  * comes to it. */
 static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
@@ -73,6 +83,7 @@ static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_
     struct tcp_lane *t = tcp_of(l);
     uint64_t limit = pvn_params_get()->tcp_user_timeout, longest = 0;
     (void)peer_ready_ns;
+    hurry_late_acks(t);
     if (limit == 0 || t->fenced || l->err.code)
         return l->err.code;
     for (int i = 0; i < t->nstreams; i++) {
@@ -85,6 +96,20 @@ static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_
     }
     /* The peer is queried on the control connection: a dead path, or one that loses large packets. */
     return longest >= limit / 2 ? -EAGAIN : 0;
+}
+
+static size_t tcp_left(const struct pvn_lane *l)
+{
+    const struct tcp_lane *t = (const struct tcp_lane *)l;
+    size_t sum = t->queued_bytes;
+    for (int i = 0; i < t->nstreams; i++) {
+        int unacknowledged = 0;
+        if (t->s[i].count > 0)
+            sum++;
+        if (t->s[i].fd >= 0 && ioctl(t->s[i].fd, SIOCOUTQ, &unacknowledged) == 0)
+            sum += (size_t)unacknowledged;
+    }
+    return sum;
 }
 
 /* The caller's memory is read and written by this end's own calls only, and by the pages of
@@ -168,6 +193,7 @@ static struct pvn_lane_ops tcp_ops = {
     .kick = tcp_kick,
     .poll = tcp_poll,
     .overdue = tcp_overdue,
+    .left = tcp_left,
     .fence = tcp_fence,
     .close = tcp_close,
     .locate = tcp_locate,

@@ -95,7 +95,8 @@ struct pvn_tcp_lane_stats {
     uint64_t idle;               /* times that a stream was left to the poller */
     uint64_t zerocopy_bytes;     /* sent without a copy, with headers */
     uint64_t zerocopy_acks;      /* chunks acknowledged: by the peer (sender), to it (receiver) */
-    uint64_t cts_calls;          /* that sent clear-to-send entries, or looked for them */
+    uint64_t ack_calls; /* that looked for acknowledgements (sender), or sent some (receiver) */
+    uint64_t cts_calls; /* that sent clear-to-send entries, or looked for them */
 };
 const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l);
 

@@ -28,6 +28,9 @@ enum {
     /* Polls of a thread's senders after one that found no acknowledgement, before the same lane asks
      * the kernel again. */
     TX_SETTLE_AFTER = 4,
+    /* Chunks whose acknowledgements may come later: after so many the receiver's lane sends them, and the sender's looks. */
+    LATE_ACKS = 32,
+    LATE_BEHIND = 64,         /* likewise, messages behind the first of them */
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
     RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
     /* Empty reads in a row after which a stream is left to the poller, divided by the number of
@@ -47,6 +50,7 @@ enum tx_state {
     TX_QUEUED,   /* no stream has it yet */
     TX_ASSIGNED, /* part of a stream's run */
     TX_UNACKED,  /* written; the peer has not acknowledged it, so its pages are in use */
+    TX_TAKEN,    /* written, and the engine keeps a copy: to be reported, and acknowledged later */
     TX_SENT      /* to be reported */
 };
 
@@ -60,7 +64,7 @@ struct tx_frame {
     bool probe;        /* its beginning is to show what the kernel does, see tcp_trial.c */
     bool timed;        /* how long its writes take is of interest */
     bool needs_ack;    /* the header requests an acknowledgement */
-    bool taken;        /* TX_UNACKED: nothing more is to be reported until it is acknowledged */
+    bool kept;         /* by the engine, once it is written: PVN_EV_TAKEN */
     uint32_t cookie;
     uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
     const uint8_t *src;
@@ -68,6 +72,13 @@ struct tx_frame {
     uint8_t *copied; /* src, where the payload had to be copied from other memory; else NULL */
     const struct pvn_mem_copy *copied_by;
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
+};
+
+/* A kept message that is written and not acknowledged; its frame is free. */
+struct late_ack {
+    uint32_t cookie;
+    uint32_t ack_nth; /* acknowledgements of the stream that must have come */
+    uint8_t stream;
 };
 
 enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_LARGE, ST_ECHO, ST_LARGE_BACK, ST_UP };
@@ -107,11 +118,12 @@ struct stream {
     bool follows;        /* f is large and follows another large one of the thread at once */
     uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */
     struct pvn_frame f;
-    unsigned flags;    /* of f: PVN_FRAME_* */
-    unsigned acks_due; /* chunks that are complete and not acknowledged yet */
-    bool ack_now;      /* one of them is large */
-    bool answered;     /* has sent since it was last declared to be one-way */
-    uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
+    unsigned flags;     /* of f: PVN_FRAME_* */
+    unsigned acks_due;  /* chunks that are complete and not acknowledged yet */
+    unsigned acks_late; /* of them, those for which nobody waits */
+    bool ack_now;       /* one of them is large, or has waited for long */
+    bool answered;      /* has sent since it was last declared to be one-way */
+    uint8_t *dst;       /* where the payload goes; NULL: to be dropped */
     /* Its place in memory, to which it goes from dst, which is then `landing`; copy NULL: dst is the place. */
     struct pvn_place to;
     uint8_t *landing;
@@ -153,10 +165,19 @@ struct tcp_lane {
     /* tcp_empty_polls at the newest message or, of a receiver, at its last poll. */
     unsigned empty_seen;
     unsigned neighbours; /* receivers whose polls were empty too since this one's last poll */
+    /* Receiver: acknowledgements for which nobody waits, since all that there were had to be sent, and the number of
+     * the first one's message. */
+    unsigned acks_late;
+    uint64_t late_since;
     bool spread; /* receiver: has a time of its own to be polled since its streams are idle */
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
     size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
     uint32_t unacked;    /* frames in TX_UNACKED */
+    /* Sender: messages posted as kept and not acknowledged; of them, those at late[] that are written, free-running
+     * (wrap modulo 2^32) positions. */
+    uint32_t kept, late_head, late_tail;
+    struct late_ack late[PVN_MAX_SENDS];
+    bool settle_late;    /* look for their acknowledgements, however few they are */
     unsigned settled_at; /* polls of the thread's senders when acknowledgements were looked for */
     size_t copied_bytes; /* at `copied` of all frames */
     size_t open_bytes;   /* at src of all frames that are not free */

@@ -102,6 +102,32 @@ __attribute__((noinline, cold)) static int copy_on(struct tcp_lane *t, const str
     return rc ? failed(t, &err) : 0;
 }
 
+/*
+ * Nobody waits for one of these, but the sender has room for PVN_MAX_SENDS messages, over all streams of
+ * all lanes, and one that is not acknowledged keeps its place. So they are sent when they are many, or when other
+ * messages have gone by.
+ */
+static void add_late_ack(struct tcp_lane *t, struct stream *s)
+{
+    if (t->acks_late++ == 0)
+        t->late_since = s->f.seq;
+    s->acks_late++;
+}
+
+static bool late_acks_are_due(const struct tcp_lane *t, uint64_t seq)
+{
+    _Static_assert((LATE_ACKS - 1) * (int)PVN_MAX_LANES < (int)PVN_MAX_SENDS,
+                   "not all messages of a sender wait for late acknowledgements");
+    return t->acks_late >= LATE_ACKS || seq - t->late_since >= LATE_BEHIND;
+}
+
+static void want_late_acks(struct tcp_lane *t)
+{
+    t->acks_late = 0;
+    for (int i = 0; i < t->nstreams; i++)
+        t->s[i].ack_now |= t->s[i].acks_late > 0;
+}
+
 /* The chunk in hand has all its bytes. */
 static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int *n)
 {
@@ -113,6 +139,10 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
     bool needs_ack = s->flags & PVN_FRAME_NEEDS_ACK;
     s->acks_due += needs_ack;
+    if (needs_ack && s->flags & PVN_FRAME_ACK_LATER)
+        add_late_ack(t, s);
+    if (t->acks_late && late_acks_are_due(t, s->f.seq))
+        want_late_acks(t);
     _Static_assert(RX_LARGE <= (int)PVN_TCP_ZEROCOPY_LEAST,
                    "no smaller chunk comes without a copy");
     s->ack_now |= needs_ack && s->f.len >= RX_LARGE;
@@ -353,38 +383,6 @@ int tcp_go_idle(struct tcp_lane *t, struct stream *s)
     return 0;
 }
 
-static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
-{
-    size_t budget = RX_BUDGET;
-    bool more = true;
-    if (s->with_worker && tcp_job_busy(s->job))
-        return 0;
-    int rc = tcp_rx_take_job(t, s);
-    while (rc == 0) {
-        rc = parse(t, s, ev, max, n);
-        if (rc < 0 || s->stalled || *n == max || s->eof || budget == 0 || !more)
-            return rc;
-        if (hand_over(t, s) || !worth_reading(s))
-            return 0;
-        ssize_t got = read_some(t, s, &more);
-        if (got == -EAGAIN || got == -EWOULDBLOCK) {
-            t->stats.rx_empty++;
-            s->empty++;
-            wait_for_more(s);
-            return worth_idling(t, s) ? tcp_go_idle(t, s) : 0;
-        }
-        if (got < 0)
-            return tcp_dead(t, s, (int)got, "receiving");
-        s->empty = 0;
-        if (got == 0)
-            return end_of_stream(t, s);
-        if (!more)
-            wait_for_more(s);
-        budget -= (size_t)got < budget ? (size_t)got : budget;
-    }
-    return rc;
-}
-
 static int acks_lost(struct tcp_lane *t, const struct stream *s, int rc)
 {
     return tcp_dead(t, s, rc, "acknowledging a zero-copy chunk: the sender has reset the stream");
@@ -420,25 +418,82 @@ static int send_acks(struct tcp_lane *t, struct stream *s)
     while (s->acks_due) {
         uint8_t n = s->acks_due < 255 ? (uint8_t)s->acks_due : 255;
         int rc = beside_entries ? tcp_cts_acknowledge(t, n) : send_ack(s, n);
+        t->stats.ack_calls += !beside_entries;
         if (rc == -EAGAIN)
             return 0;
-        if (rc < 0)
+        if (rc < 0 && s->acks_due > s->acks_late)
             return acks_lost(t, s, rc);
+        if (rc < 0) { /* the sender has closed; what it has sent can still be read */
+            s->acks_due = s->acks_late = 0;
+            return 0;
+        }
         s->answered = true;
         s->ack_now = false;
         s->acks_due -= n;
+        s->acks_late = s->acks_due < s->acks_late ? s->acks_due : s->acks_late;
         t->stats.zerocopy_acks += n;
     }
     int rc = beside_entries ? tcp_rx_send_entries(t) : 0;
     return rc == -EAGAIN ? 0 : rc;
 }
 
+/* Somebody waits for one of them. */
+static bool acks_are_wanted(const struct stream *s)
+{
+    return s->acks_due > s->acks_late || s->ack_now;
+}
+
 int tcp_rx_acknowledge(struct tcp_lane *t)
 {
     int rc = 0;
     for (int i = 0; i < t->nstreams && rc == 0; i++)
-        if (t->s[i].acks_due)
+        if (t->s[i].acks_due && acks_are_wanted(&t->s[i]))
             rc = send_acks(t, &t->s[i]);
+    return rc;
+}
+
+/* Nothing comes for a while: the acknowledgements that wait for more leave before. */
+static int leave_idle(struct tcp_lane *t, struct stream *s)
+{
+    int rc = s->acks_due ? send_acks(t, s) : 0;
+    return rc < 0 ? rc : tcp_go_idle(t, s);
+}
+
+/* A sender that waits for no acknowledgement may have closed before it got the last ones, which looks like a reset. */
+static bool may_be_closed(const struct stream *s)
+{
+    return !s->have_frame && staged(s) == 0 && s->flags & PVN_FRAME_ACK_LATER;
+}
+
+static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
+{
+    size_t budget = RX_BUDGET;
+    bool more = true;
+    if (s->with_worker && tcp_job_busy(s->job))
+        return 0;
+    int rc = tcp_rx_take_job(t, s);
+    while (rc == 0) {
+        rc = parse(t, s, ev, max, n);
+        if (rc < 0 || s->stalled || *n == max || s->eof || budget == 0 || !more)
+            return rc;
+        if (hand_over(t, s) || !worth_reading(s))
+            return 0;
+        ssize_t got = read_some(t, s, &more);
+        if (got == -EAGAIN || got == -EWOULDBLOCK) {
+            t->stats.rx_empty++;
+            s->empty++;
+            wait_for_more(s);
+            return worth_idling(t, s) ? leave_idle(t, s) : 0;
+        }
+        if (got < 0 && !(got == -ECONNRESET && may_be_closed(s)))
+            return tcp_dead(t, s, (int)got, "receiving");
+        s->empty = 0;
+        if (got <= 0)
+            return end_of_stream(t, s);
+        if (!more)
+            wait_for_more(s);
+        budget -= (size_t)got < budget ? (size_t)got : budget;
+    }
     return rc;
 }
 
@@ -446,7 +501,8 @@ int tcp_rx_acknowledge(struct tcp_lane *t)
  * the kernel's own acknowledgements travel with the answers. */
 static void be_one_way(const struct tcp_lane *t, struct stream *s)
 {
-    if (s->answered && s->stage_want == RX_STAGE && !t->cfg.acknowledged && !t->cts) {
+    bool rarely = !t->cfg.acknowledged || s->flags & PVN_FRAME_ACK_LATER;
+    if (s->answered && s->stage_want == RX_STAGE && rarely && !t->cts) {
         pvn_tcp_sockopt_one_way(s->fd);
         s->answered = false;
     }
@@ -508,7 +564,7 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
         /* One that found no room goes out even if the stream has nothing to say any more. */
-        int rc = s->acks_due ? send_acks(t, s) : 0, others = n;
+        int rc = s->acks_due && acks_are_wanted(s) ? send_acks(t, s) : 0, others = n;
         if (rc < 0)
             return lost(rc, others);
         if (s->idle) {
@@ -520,7 +576,7 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             s->idle = false;
         }
         rc = poll_stream(t, s, ev, max, &n);
-        if (rc == 0 && (s->ack_now || s->acks_due > 1))
+        if (rc == 0 && (s->ack_now || (s->acks_due > 1 && acks_are_wanted(s))))
             rc = send_acks(t, s);
         be_one_way(t, s);
         if (rc < 0)

@@ -16,7 +16,6 @@ enum {
     /* Queued bytes that are worth a call at once: three messages of 64 KiB, which gain by it; longer ones
      * do not (tests/bench/NOTES.md, batches of medium messages). */
     SEND_NOW_BYTES = 160 * 1024,
-    TAKEN_MAX = 4096, /* bytes of a payload whose PVN_EV_TAKEN the engine can use (PVN_KEEP_MAX) */
     TURN_BYTES = 16 * 1024, /* written by one call: the next one begins with another stream */
     HALVE_FROM = 60 * 1024, /* bytes of a lone payload that is sent in two halves */
     HALVE_TO = 96 * 1024
@@ -100,7 +99,7 @@ void tcp_tx_free(struct tcp_lane *t)
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct tcp_lane *t = tcp_of(l);
-    if (t->tail - t->freed == TXQ || t->fenced)
+    if (t->tail - t->freed == TXQ || t->fenced || (w->kept && t->kept == PVN_MAX_SENDS))
         return -EAGAIN;
     if (__builtin_expect(copy_of(w) != NULL, 0)) {
         int rc = copy_payload(t, frame_at(t, t->tail), w);
@@ -115,8 +114,11 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->cookie = w->cookie;
     choose_method(t, f, w);
     f->needs_ack = f->zerocopy || f->probe || t->cfg.acknowledged;
+    f->kept = w->kept && t->cfg.acknowledged && !f->zerocopy && !f->probe;
+    t->kept += f->kept;
     pvn_frame_encode(&w->f,
-                     (f->needs_ack ? PVN_FRAME_NEEDS_ACK : 0u) | (t->paced ? PVN_FRAME_PACED : 0u),
+                     (f->needs_ack ? PVN_FRAME_NEEDS_ACK : 0u) |
+                         (f->kept ? PVN_FRAME_ACK_LATER : 0u) | (t->paced ? PVN_FRAME_PACED : 0u),
                      f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE && !f->copied) {
@@ -202,10 +204,19 @@ static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov,
     return n;
 }
 
-/* The engine is to hear that the kernel has a copy. */
-static bool may_report_taken(const struct tcp_lane *t, const struct tx_frame *f)
+/* The kernel has all of a frame. */
+static void written(struct tcp_lane *t, struct stream *s, struct tx_frame *f)
 {
-    return t->l.takes && f->chunk == 0 && !f->zerocopy && frame_len(f) <= PVN_FRAME_LEN + TAKEN_MAX;
+    f->stream = (uint8_t)(s - t->s);
+    f->state = f->kept ? TX_TAKEN : f->needs_ack ? TX_UNACKED : TX_SENT;
+    if (!f->needs_ack)
+        return;
+    f->ack_nth = ++s->acks_requested;
+    if (f->kept)
+        t->late[t->late_tail++ % PVN_MAX_SENDS] =
+            (struct late_ack){.cookie = f->cookie, .ack_nth = f->ack_nth, .stream = f->stream};
+    else
+        t->unacked++;
 }
 
 /* Marks what `sent` more bytes have completed. */
@@ -217,13 +228,7 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
         if (s->done < frame_len(f))
             return;
         s->done -= frame_len(f);
-        f->state = f->needs_ack ? TX_UNACKED : TX_SENT;
-        if (f->needs_ack) {
-            f->ack_nth = ++s->acks_requested;
-            f->taken = !may_report_taken(t, f);
-            t->unacked++;
-        }
-        f->stream = (uint8_t)(s - t->s);
+        written(t, s, f);
         s->first++;
         s->count--;
     }
@@ -400,19 +405,37 @@ int tcp_kick(struct pvn_lane *l)
     return worth_sending(t) ? pump(t) : 0;
 }
 
+/* Kept messages that the peer has acknowledged; the next ones of a row in one event. */
+static int report_late(struct tcp_lane *t, struct pvn_event *ev, int max)
+{
+    int n = 0;
+    while (t->late_head != t->late_tail) {
+        const struct late_ack *a = &t->late[t->late_head % PVN_MAX_SENDS];
+        if ((int32_t)(t->s[a->stream].acks_taken - a->ack_nth) < 0)
+            break;
+        if (n > 0 && a->cookie == pvn_id(ev[n - 1].id + ev[n - 1].more + 1))
+            ev[n - 1].more++;
+        else if (n < max)
+            ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = a->cookie};
+        else
+            break;
+        t->late_head++;
+        t->kept--;
+    }
+    return n;
+}
+
 /* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
 int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
-    int n = 0;
+    int n = report_late(t, ev, max);
     for (uint32_t p = t->freed; p != t->assigned && n < max; p++) {
         struct tx_frame *f = frame_at(t, p);
-        if (f->state == TX_UNACKED && !f->taken) {
-            ev[n++] = (struct pvn_event){.kind = PVN_EV_TAKEN, .id = f->cookie};
-            f->taken = true;
-        }
-        if (f->state != TX_SENT)
+        if (f->state != TX_SENT && f->state != TX_TAKEN)
             continue;
-        ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = f->cookie, .chunk = f->chunk};
+        ev[n++] = (struct pvn_event){.kind = f->state == TX_SENT ? PVN_EV_SENT : PVN_EV_TAKEN,
+                                     .id = f->cookie,
+                                     .chunk = f->chunk};
         f->state = TX_FREE;
         t->open_bytes -= f->len;
         free_copied(t, f);
@@ -420,6 +443,12 @@ int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
     while (t->freed != t->assigned && frame_at(t, t->freed)->state == TX_FREE)
         t->freed++;
     return n;
+}
+
+static bool worth_settling(const struct tcp_lane *t)
+{
+    uint32_t late = t->late_tail - t->late_head;
+    return t->unacked > 0 || late >= LATE_ACKS || (late > 0 && t->settle_late);
 }
 
 /* Looking costs a system call. An acknowledgement that is late by a few polls delays nothing but
@@ -430,6 +459,7 @@ static int settle(struct tcp_lane *t)
     if (tx_polls - t->settled_at < TX_SETTLE_AFTER)
         return 0;
     int rc = tcp_zerocopy_settle(t);
+    t->settle_late = false;
     if (t->stats.zerocopy_acks == before)
         t->settled_at = tx_polls;
     return rc;
@@ -479,7 +509,7 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         if (rc < 0)
             return rc;
     }
-    if (t->unacked > 0) {
+    if (worth_settling(t)) {
         int rc = settle(t);
         if (rc < 0)
             return rc;

@@ -42,8 +42,14 @@ static void close_pipe(struct zerocopy_pipe *p)
  * one that is written in part. */
 static bool holds_pages(const struct tcp_lane *t, const struct stream *s)
 {
-    return s->acks_requested != s->acks_taken ||
-           (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].needs_ack);
+    if (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].needs_ack)
+        return true;
+    for (uint32_t p = t->freed; p != t->assigned; p++) {
+        const struct tx_frame *f = &t->q[p % TXQ];
+        if (f->state == TX_UNACKED && &t->s[f->stream] == s)
+            return true;
+    }
+    return false;
 }
 
 void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s)
@@ -148,6 +154,7 @@ int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
     while (in_any_case || awaits_acks(s)) {
         uint8_t b[ANSWER_BYTES];
         t->stats.cts_calls += in_any_case;
+        t->stats.ack_calls += !in_any_case;
         ssize_t n = recv(s->fd, b, sizeof(b), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;

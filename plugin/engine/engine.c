@@ -87,7 +87,6 @@ void eng_use_lanes(struct pvn_engine *e)
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
-        cfg->lanes[i]->takes = e->tx && e->tx->keeper && !e->needs_cts;
         cfg->lanes[i]->kick_due = true;
         cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
         cfg->lanes[i]->over = eng_is_over;

@@ -94,6 +94,10 @@ uint64_t pvn_engine_next(const struct pvn_engine *e);
 int pvn_engine_pending(const struct pvn_engine *e);
 /* Sender: messages that the receiver may not have, done or not tested yet, of which a copy is kept. */
 int pvn_engine_kept(const struct pvn_engine *e);
+/* Sender: messages that the receiver has, and those that were sent and it may not have. Receiver: completed requests,
+ * and the others. */
+uint64_t pvn_engine_delivered(const struct pvn_engine *e);
+int pvn_engine_undelivered(const struct pvn_engine *e);
 /* True if the peer's writes reach nothing but what the receives have registered. */
 bool pvn_engine_needs_registration(const struct pvn_engine *e);
 /* Sender: true if a lane may still read this memory for a message that is not completed. */

@@ -50,7 +50,7 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
         return eng_send_refused(e);
     struct send_msg *m = &tx->msg[tx->next % MSG_RING];
     if (__builtin_expect(m->req.state != REQ_FREE, 0))
-        return 0;
+        return m->req.state == REQ_KEPT ? pvn_engine_progress(e) : 0;
     if (e->needs_cts) {
         bool waits = __builtin_expect(tx->unassigned > 0, 0) && eng_is_behind(e, tag);
         int rc = waits ? 0 : eng_take_slot(e, m, size, tag);
@@ -66,6 +66,7 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     m->w.f.tag = tag;
     m->w.src = data;
     m->w.mr = mr;
+    m->w.kept = __builtin_expect(tx->keeper != NULL, 0) && eng_may_keep(e, size, mr);
     m->req.size = size;
     m->count = 1;
     m->next = 0;

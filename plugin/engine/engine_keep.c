@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHORT_MAX = 64 };
+
+/* Copies of msg[i]. Those of short messages lie together: one in each page would miss the caches. */
 struct keeper {
-    int kept;                             /* messages that have a copy */
-    uint8_t copy[MSG_RING][PVN_KEEP_MAX]; /* of msg[i] */
+    int kept; /* messages that have a copy */
+    uint8_t copy_of_short[MSG_RING][SHORT_MAX];
+    uint8_t copy[MSG_RING][PVN_KEEP_MAX];
 };
 
 /* Pages are in memory once they have been used. */
@@ -24,30 +28,27 @@ void eng_keep_free(struct sender *tx)
     free(tx->keeper);
 }
 
-static bool is_host_memory(const struct pvn_mr *mr)
-{
-    return !mr || (!mr->copy && mr->gpu == 0);
-}
-
 /* Lanes with clear-to-send may read the memory itself, and through its registration. */
-static bool may_keep(const struct pvn_engine *e, const struct send_msg *m)
+bool eng_may_keep(const struct pvn_engine *e, size_t size, const struct pvn_mr *mr)
 {
-    return e->tx->keeper && !e->needs_cts && m->req.size <= PVN_KEEP_MAX && m->count == 1 &&
-           m->next == 1 && is_host_memory(m->w.mr);
+    return !e->needs_cts && size <= PVN_KEEP_MAX && size <= e->chunk &&
+           (!mr || (!mr->copy && mr->gpu == 0));
 }
 
 void eng_keep(struct pvn_engine *e, uint32_t id)
 {
     struct send_msg *m = &e->tx->msg[id % MSG_RING];
-    if (m->req.state != REQ_OPEN || m->w.cookie != id || !may_keep(e, m))
+    if (m->req.state != REQ_OPEN || m->w.cookie != id || !m->w.kept || m->next != 1)
         return;
-    uint8_t *copy = e->tx->keeper->copy[id % MSG_RING];
+    struct keeper *k = e->tx->keeper;
+    uint8_t *copy =
+        m->req.size <= SHORT_MAX ? k->copy_of_short[id % MSG_RING] : k->copy[id % MSG_RING];
     if (m->req.size > 0)
         memcpy(copy, m->w.src, m->req.size);
     m->w.src = copy;
     m->w.mr = NULL;
     m->req.after = REQ_KEPT;
-    e->tx->keeper->kept++;
+    k->kept++;
     e->stats.kept++;
     eng_count_bytes(e, m->req.size);
     eng_req_done(e, &m->req);
@@ -64,4 +65,14 @@ void eng_unkeep(struct pvn_engine *e, struct send_msg *m)
 int pvn_engine_kept(const struct pvn_engine *e)
 {
     return e->tx && e->tx->keeper ? e->tx->keeper->kept : 0;
+}
+
+uint64_t pvn_engine_delivered(const struct pvn_engine *e)
+{
+    return e->stats.msgs - (uint64_t)pvn_engine_kept(e);
+}
+
+int pvn_engine_undelivered(const struct pvn_engine *e)
+{
+    return eng_pending(e) + pvn_engine_kept(e);
 }

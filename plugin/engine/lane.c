@@ -98,6 +98,12 @@ static void no_counters(const struct pvn_lane *l, struct pvn_lane_counters *sum)
 {
 }
 
+size_t pvn_lane_nothing_left(const struct pvn_lane *l)
+{
+    (void)l;
+    return 0;
+}
+
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
 {
     if (!ops->name)
@@ -130,6 +136,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->poll = pvn_lane_no_events;
     if (!ops->overdue)
         ops->overdue = pvn_lane_never_overdue;
+    if (!ops->left)
+        ops->left = pvn_lane_nothing_left;
     if (!ops->copy_out)
         ops->copy_out = pvn_lane_no_copy;
     if (!ops->fence)

@@ -99,7 +99,9 @@ struct pvn_write {
     struct pvn_frame f;
     uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
     bool more;       /* the message's next chunk follows in the next call */
-    const void *src; /* the chunk's first byte */
+    bool
+        kept; /* a whole message, whose PVN_EV_TAKEN the engine can use; PVN_EV_SENT may be late then */
+    const void *src;         /* the chunk's first byte */
     const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
     /* Clear-to-send comms: the message's buffer, in an entry of next_slot; the chunk goes to its address
      * plus f.offset. NULL elsewhere. */
@@ -111,8 +113,8 @@ enum pvn_ev_kind {
                     longer. And chunk 0 of the next `more` messages behind it, too */
     PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
     PVN_EV_FLUSHED, /* receiver: flush `id` is done */
-    /* sender, PVN_LANE_SENT_IS_DELIVERED and pvn_lane.takes: the lane does not read chunk 0 of message `id`
-     * any more; PVN_EV_SENT follows */
+    /* sender, PVN_LANE_SENT_IS_DELIVERED: the lane does not read the payload of message `id`, whose write was `kept`, any
+     * more; PVN_EV_SENT follows */
     PVN_EV_TAKEN,
     PVN_EV_NONE /* no event has this kind */
 };
@@ -287,6 +289,9 @@ struct pvn_lane_ops {
      */
     int (*overdue)(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
 
+    /* Sender: bytes written that the peer's machine has not acknowledged, about; 0 where that is not known. */
+    size_t (*left)(const struct pvn_lane *l);
+
     /* End. fence: 0 when no earlier remote write can land any more. stop: the comm is closed; gives
      * the peer, unless the lane is abandoned, what it still waits for, and ends what was posted, so
      * that memory may be deregistered. Takes a second at most. close frees the lane; it follows
@@ -329,7 +334,6 @@ struct pvn_lane {
     /* PVN_LANE_ENDS, receiver: as of its last poll; the engine has it look again by PVN_LANE_GOES_ON */
     enum pvn_lane_end end;
     struct pvn_err err;
-    bool takes; /* PVN_EV_TAKEN is of use; the engine's to set before join */
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };
 
@@ -347,6 +351,7 @@ int pvn_lane_no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr,
                            const struct pvn_mr *mr);
 int pvn_lane_no_events(struct pvn_lane *l, struct pvn_event *ev, int max);
 int pvn_lane_never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
+size_t pvn_lane_nothing_left(const struct pvn_lane *l);
 void pvn_lane_no_copy(const struct pvn_event *ev, void *dst);
 
 #endif

@@ -200,7 +200,7 @@ void report_sent(Lane *l, uint32_t cookie, uint16_t chunk)
 
 void report_taken(Lane *l, const pvn_write &post)
 {
-    if (!l->base.takes || post.f.chunk > 0)
+    if (!post.kept)
         return;
     pvn_event ev = {};
     ev.kind = PVN_EV_TAKEN;

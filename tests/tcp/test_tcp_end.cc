@@ -226,4 +226,32 @@ TEST_F(TcpEndOfLanes, WhatWaitsBehindAMessageThatIsKeptAsideArrives)
     EXPECT_EQ(1, behind.test());
 }
 
+// The sender closes while small messages, which are done for it, are not acknowledged; acknowledgements of the first
+// ones make its machine reset the connection. All arrive nevertheless.
+TEST(TcpEndKept, BeforeItsAcknowledgements)
+{
+    LanePair p;
+    Receive r;
+    p.acknowledged = p.keeps = true;
+    p.open(1);
+    std::vector<uint8_t> out = bytes::of(8, 1);
+    for (int i = 0; i < 60; i++) {
+        pvn_req *s;
+        int done = 0;
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), 8, 0, nullptr, &s));
+        while (!done)
+            ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
+    }
+    EXPECT_EQ(60, pvn_engine_kept(p.etx));
+    close_sender(p);
+    for (int i = 0; i < 60; i++) {
+        r.post(p.erx, 8);
+        ASSERT_EQ(1, r.test()) << i << ": " << p.rx->err.reason[0];
+        EXPECT_EQ(out, r.in);
+    }
+    EXPECT_GE(pvn_tcp_lane_get_stats(p.rx)->ack_calls, 1u) << "it has acknowledged some";
+    r.post(p.erx, 8);
+    EXPECT_EQ(-ECONNRESET, r.test());
+}
+
 } // namespace
