@@ -39,7 +39,7 @@ enum { PVN_FRAME_LEN = 64 };
 enum {
     PVN_FRAME_NEEDS_ACK = 1,
     PVN_FRAME_PACED = 2, /* by the sender's congestion control: acknowledge without delay */
-    /* With NEEDS_ACK: nobody waits for it, so it may come with those of later chunks. A peer that does not know
+    /* Beside NEEDS_ACK: nobody waits for it, so it may come with those of later chunks. A peer that does not know
      * this sends it at once. */
     PVN_FRAME_ACK_LATER = 4
 };

@@ -35,9 +35,10 @@ static int ready(struct pvn_comm *c, const char *call)
 {
     int rc = comm_usable(c, call);
 
-    if (rc)
+    if (rc || c->engine)
         return rc;
-    return c->engine ? 0 : comm_come_up(c);
+    rc = comm_come_up(c);
+    return rc == 0 && c->help ? -EAGAIN : rc; /* this call has not taken it */
 }
 
 /* An engine's answer becomes a call's. */
@@ -144,25 +145,46 @@ __attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void 
     return 0;
 }
 
-int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
-                   const struct pvn_comm_mr *mr, void *handle, void **request)
+static inline int isend(struct pvn_comm *c, const void *data, size_t size, int tag,
+                        const struct pvn_comm_mr *mr, void **request)
 {
     struct pvn_req *req;
     int rc;
 
-    *request = NULL;
-    if (__builtin_expect(!is_ours(&c->sends) || !mr || mr->comm != c || !data, 0)) {
-        rc = isend_ready(c, data, size, mr, handle);
-        if (rc == -EBUSY)
-            return no_request(c, 0, "isend");
-        if (rc)
-            return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
-    }
     if (mr && !covers(c, &mr->mr, data, size))
         return result(c, refuse_range(c, "isend", &mr->mr, data, size));
     rc = eng_isend(c->engine, data, size, tag, mr ? &mr->mr : NULL, &req);
     *request = req;
     return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
+}
+
+__attribute__((noinline)) static int isend_checked(struct pvn_comm *c, const void *data,
+                                                   size_t size, int tag,
+                                                   const struct pvn_comm_mr *mr, void *handle,
+                                                   void **request)
+{
+    int rc = isend_ready(c, data, size, mr, handle);
+
+    if (rc == -EBUSY)
+        return no_request(c, 0, "isend");
+    if (rc)
+        return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
+    return isend(c, data, size, tag, mr, request);
+}
+
+int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
+                   const struct pvn_comm_mr *mr, void *handle, void **request)
+{
+    *request = NULL;
+    if (__builtin_expect(is_ours(&c->sends) && mr && mr->comm == c && data, 1))
+        return isend(c, data, size, tag, mr, request);
+    if (c->magic != COMM_MAGIC || !c->help)
+        return isend_checked(c, data, size, tag, mr, handle, request);
+    if (!comm_help_take(c->help))
+        return PVN_RESULT_SUCCESS;
+    int rc = isend_checked(c, data, size, tag, mr, handle, request);
+    comm_help_give(c->help);
+    return rc;
 }
 
 /* As isend_ready(). */
@@ -307,13 +329,26 @@ __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *re
     return PVN_RESULT_SUCCESS;
 }
 
+static int test_in_turn(struct pvn_comm *c, struct pvn_req *req, int *done, int *sizes)
+{
+    int rc;
+
+    *done = 0;
+    if (!comm_help_take(c->help))
+        return PVN_RESULT_SUCCESS;
+    (void)attends(c);
+    rc = test(c, req, done, sizes);
+    comm_help_give(c->help);
+    return rc;
+}
+
 int pvn_comm_test(void *request, int *done, int *sizes)
 {
     struct pvn_req *req = request;
     struct pvn_comm *c = pvn_req_owner(req);
 
     /* Nearly all end here, without more registers than they are called with. */
-    if (is_ours(&c->epoch) && !attends(c)) {
+    if (is_ours(&c->tests) && !attends(c)) {
         if (eng_is_still(req)) {
             *done = 0;
             return PVN_RESULT_SUCCESS;
@@ -326,5 +361,5 @@ int pvn_comm_test(void *request, int *done, int *sizes)
             return PVN_RESULT_SUCCESS;
         }
     }
-    return test(c, req, done, sizes);
+    return c->help ? test_in_turn(c, req, done, sizes) : test(c, req, done, sizes);
 }

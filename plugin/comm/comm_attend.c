@@ -60,10 +60,9 @@ void comm_attend_after_fork(void)
 }
 
 /* Nothing but the name of its thread may be read of another thread's comm. */
-static bool is_idle_here(const struct pvn_comm *c)
+static bool is_idle(const struct pvn_comm *c)
 {
-    return comm_thread_is_here(c) && !c->end.failed &&
-           (c->link.failover || pvn_engine_pending(c->engine) == 0);
+    return !c->end.failed && (c->link.failover || pvn_engine_pending(c->engine) == 0);
 }
 
 /* A better connection is there: once the open sends have ended the comm switches to it. Their
@@ -83,7 +82,7 @@ static void look_for_better(struct pvn_comm *c, uint64_t now)
     if (pvn_engine_pending(c->engine) > 0) {
         if (!drains && now >= c->back.drain_ns) {
             pvn_link_note(&c->link, PVN_LINK_BETTER);
-            c->sends = NO_EPOCH;
+            comm_check_calls(c);
             c->back.drain_ns = now + DRAIN_NS;
         } else if (drains && now >= c->back.drain_ns) {
             comm_end_drain(c);
@@ -123,6 +122,14 @@ static void step_failover(struct pvn_comm *c)
         comm_listen_to_peer(c);
 }
 
+void comm_attend_beside(struct pvn_comm *c, uint64_t now)
+{
+    if (c->link.failover)
+        step_failover(c);
+    else
+        drive_idle(c, now);
+}
+
 /* Takes the steps of the calling thread's idle comms. self: the one that was called. */
 static void drive(struct pvn_comm *self, uint64_t now)
 {
@@ -130,14 +137,14 @@ static void drive(struct pvn_comm *self, uint64_t now)
         return;
     driven_ns = now;
     for (struct pvn_comm *c = all; c; c = c->lists.of_driven) {
-        if (c == self || !is_idle_here(c))
+        if (c == self || !comm_thread_is_here(c) || (c->help && !comm_help_take(c->help)))
             continue;
         c->lists.in_step = true;
         pthread_mutex_unlock(&all_lock);
-        if (c->link.failover)
-            step_failover(c);
-        else
-            drive_idle(c, now);
+        if (is_idle(c))
+            comm_attend_beside(c, now);
+        if (c->help)
+            comm_help_give(c->help);
         pthread_mutex_lock(&all_lock);
         c->lists.in_step = false;
         pthread_cond_broadcast(&step_ended);

@@ -138,7 +138,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     c->end.refused = false;
     if (c->end.failed)
         return c->end.err.code;
-    c->sends = c->receives = NO_EPOCH;
+    comm_check_calls(c);
     c->end.err = *err;
     if (c->end.err.code >= 0)
         c->end.err.code = -EIO;

@@ -135,7 +135,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     comm_publish_last(c); /* with the last of these lanes' counters */
     pvn_engine_pause(c->engine, why);
     pvn_link_note(&c->link, PVN_LINK_LOST);
-    c->sends = c->receives = NO_EPOCH;
+    comm_check_calls(c);
     c->attend_in = 0;
     return 0;
 }
@@ -143,13 +143,13 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 static bool loses_without_end(struct pvn_comm *c)
 {
     struct pvn_paths *p = &c->link.paths;
-    uint64_t messages = pvn_engine_get_stats(c->engine)->msgs;
+    uint64_t messages = pvn_engine_delivered(c->engine);
 
     if (messages != p->losses_messages) {
         p->losses_messages = messages;
         p->losses = 0;
     }
-    p->losses += pvn_engine_pending(c->engine) > 0;
+    p->losses += pvn_engine_undelivered(c->engine) > 0;
     return p->losses > LOSSES_MAX;
 }
 
@@ -172,7 +172,7 @@ static void remember(struct pvn_comm *c, const struct pvn_err *why)
     uint64_t now = pvn_now_ns();
     bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->link.conn));
     bool useless =
-        pvn_engine_pending(c->engine) > 0 && pvn_engine_get_stats(c->engine)->msgs == p->messages;
+        pvn_engine_undelivered(c->engine) > 0 && pvn_engine_delivered(c->engine) == p->messages;
 
     if (!c->link.sender ||
         !pvn_path_memory_lost(&p->memory, p->used, fast, useless, now - p->since_ns, now) ||
@@ -502,7 +502,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     pthread_mutex_unlock(&c->mem.lock);
     p->used = f->path;
     p->since_ns = pvn_now_ns();
-    p->messages = pvn_engine_get_stats(c->engine)->msgs;
+    p->messages = pvn_engine_delivered(c->engine);
     c->attended_ns =
         f->stepped_ns; /* that the failover took its time is no reason to forget a stall */
     uint64_t since_ns = f->since_ns;

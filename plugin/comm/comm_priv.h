@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
+#include "comm/comm_help.h"
 #include "engine/engine.h"
 #include "connect/handshake.h"
 #include "connect/link_keep.h"
@@ -105,15 +106,18 @@ struct comm_lists {
 struct pvn_comm {
     uint32_t magic;
     unsigned epoch; /* of the process it belongs to, see fork.h */
-    /* One of the two, by `sender`, equals `epoch` while the comm is up, healthy and not profiled. The others
-     * are NO_EPOCH, and data calls then check the comm's state first. */
+    /* One of the two, by `sender`, equals `epoch` while the comm is up, healthy, not profiled and without help. The
+     * others are NO_EPOCH, and data calls then check the comm's state first. */
     unsigned sends, receives;
+    unsigned tests;               /* equals `epoch` as long as the comm has no help */
     struct pvn_engine *engine;    /* NULL until the conn is UP */
     int attend_in;                /* calls until the next comm_attend, see ATTEND_EVERY */
     bool survives;                /* the loss of its lanes */
     struct pvn_profile *profile;  /* NULL: no profiler is loaded */
     const struct pvn_device *dev; /* that NCCL chose; the link may have gone on over another one */
     struct pvn_link link;         /* conn and failover are set under mem.lock, for regMr */
+    struct comm_help
+        *help; /* set before the first data call; NULL: the caller alone uses the comm */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
@@ -127,11 +131,20 @@ struct pvn_comm {
     struct comm_lists lists;
 };
 
+/* Data calls check the comm's state. Those of a comm with help always do, and read this before they have it. */
+static inline void comm_check_calls(struct pvn_comm *c)
+{
+    if (!c->help)
+        c->sends = c->receives = NO_EPOCH;
+}
+
 /* The comm is up: its data calls need no check. */
 static inline void comm_allow_calls(struct pvn_comm *c)
 {
     unsigned epoch = c->profile ? NO_EPOCH : c->epoch;
 
+    if (c->help)
+        return;
     c->sends = c->link.sender ? epoch : NO_EPOCH;
     c->receives = c->link.sender ? NO_EPOCH : epoch;
 }
@@ -265,8 +278,10 @@ int comm_engine_failed(struct pvn_comm *c);
 void comm_thread_note(struct pvn_comm *c);
 bool comm_thread_is_here(const struct pvn_comm *c);
 
-/* comm_attend.c: what a data call does every ATTEND_EVERY calls. */
+/* comm_attend.c: what a data call does every ATTEND_EVERY calls. beside: the steps of a comm whose caller does not
+ * call it; the thread has it, where it has help. */
 void comm_attend(struct pvn_comm *c);
+void comm_attend_beside(struct pvn_comm *c, uint64_t now);
 /* join: the comm is up, from now on it is driven. leave: it is closed. after_fork: in a forked child. */
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);

@@ -101,6 +101,7 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->magic = COMM_MAGIC;
     c->epoch = pvn_fork_epoch();
     c->sends = c->receives = NO_EPOCH;
+    c->tests = c->epoch;
     c->link.sender = sender;
     c->link.conn = conn;
     c->link.id = conn->cfg.nonce;
@@ -115,6 +116,12 @@ static uint64_t now_for_engine(void *ctx)
     return pvn_now_ns();
 }
 
+/* Copies are sent again without a registration, and by the plugin's thread, which calls no adapter. */
+static bool keeps_small(const struct pvn_comm *c)
+{
+    return c->link.sender && pvn_conn_failover(c->link.conn) && !pvn_devices_have_adapters();
+}
+
 static int start_engine(struct pvn_comm *c)
 {
     struct pvn_engine_cfg cfg = {.sender = c->link.sender,
@@ -123,7 +130,8 @@ static int start_engine(struct pvn_comm *c)
                                  .unexpected_max = UNEXPECTED_BYTES_MAX,
                                  .now = now_for_engine,
                                  .owner = c,
-                                 .outlives_lanes = pvn_conn_failover(c->link.conn)};
+                                 .outlives_lanes = pvn_conn_failover(c->link.conn),
+                                 .keeps = keeps_small(c) && comm_help_new(c)};
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_engine *engine;
     int rc;
@@ -142,6 +150,7 @@ static int start_engine(struct pvn_comm *c)
     if (rc)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->link.conn);
+    c->tests = c->help ? NO_EPOCH : c->epoch;
     pvn_paths_init(&c->link.paths, c->link.conn, c->link.id);
     c->link.paths.nbeside = pvn_devices_beside(c->dev, c->link.paths.beside, PVN_MAX_DEVICES);
     c->lists.driven = c->survives;
@@ -154,6 +163,8 @@ static int start_engine(struct pvn_comm *c)
         comm_failback_need(false);
     pvn_link_note(&c->link, PVN_LINK_CAME_UP);
     comm_allow_calls(c);
+    if (c->help)
+        comm_help_join(c);
     return 0;
 }
 
@@ -369,6 +380,7 @@ void pvn_comm_after_fork(void)
 {
     comm_pending_after_fork();
     comm_attend_after_fork();
+    comm_help_after_fork();
     pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
 }
 
@@ -502,6 +514,7 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
+    comm_help_leave(c);
     if (c->link.failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
         comm_failback_linger(c);
     if (c->lists.driven)
@@ -532,7 +545,7 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_engine_free(c->engine);
     pvn_profile_free(c->profile);
     pvn_conn_close(c->link.conn, "the peer closed the comm while it was being set up");
-    c->magic = c->epoch = c->sends = c->receives = 0;
+    c->magic = c->epoch = c->sends = c->receives = c->tests = 0;
     if (c->survives || c->stats.live)
         comm_failback_finish(false, false);
     free(c);

@@ -209,6 +209,18 @@ int pvn_devices_beside(const struct pvn_device *dev, const struct pvn_device **o
     return n;
 }
 
+bool pvn_devices_have_adapters(void)
+{
+    for (int i = 0; i < physical + spares; i++) {
+        const struct pvn_device *d = i < physical ? &table[i] : &spare[i - physical];
+
+        for (int v = 0; v < d->nvia; v++)
+            if (!d->via[v].ops->is_fallback)
+                return true;
+    }
+    return false;
+}
+
 const char *pvn_devices_left_out(void)
 {
     return left_out;

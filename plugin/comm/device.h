@@ -41,6 +41,9 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
  */
 int pvn_devices_beside(const struct pvn_device *dev, const struct pvn_device **out, int max);
 
+/* True if a comm of this process may get lanes of another kind than TCP's. */
+bool pvn_devices_have_adapters(void);
+
 /* The devices that were looked at and not taken, for the banner; "" when nothing. */
 const char *pvn_devices_left_out(void);
 

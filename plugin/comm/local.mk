@@ -7,6 +7,8 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_error.c \
     plugin/comm/comm_failback.c \
     plugin/comm/comm_failover.c \
+    plugin/comm/comm_help.c \
+    plugin/comm/comm_help.h \
     plugin/comm/comm_mr.c \
     plugin/comm/comm_mr_detach.c \
     plugin/comm/comm_pending.h \

@@ -355,7 +355,7 @@ void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
 /* engine_keep.c */
 int eng_keep_new(struct sender *tx); /* 0 or -ENOMEM */
 void eng_keep_free(struct sender *tx);
-/* Whether a copy of such a message may be kept; the sender has a keeper. */
+/* True if a copy of such a message may be kept; the sender has a keeper. */
 bool eng_may_keep(const struct pvn_engine *e, size_t size, const struct pvn_mr *mr);
 /* A lane has taken message `id`, which is done if a copy of it may be kept. */
 void eng_keep(struct pvn_engine *e, uint32_t id);

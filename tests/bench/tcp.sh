@@ -6,7 +6,7 @@
 # per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
-#                           [--rounds N] [--quick] [--rt] [--bare] [--only KIND[:SIZES]]... [--comms LIST]
+#                           [--rounds N] [--quick] [--rt] [--bare] [--failover] [--only KIND[:SIZES]]... [--comms LIST]
 #                           [--threads LIST] [--build DIR] [--csv FILE]
 # --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
 # others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
@@ -20,15 +20,16 @@
 # --only bandwidth:1M,8M --only nosums2; eight plugins in all.
 # The time from processor to processor is taken before and after each measurement. One during which it changed, or whose
 # distance is not the usual one of this run, is left out of the medians and counted below the table.
+# --failover: this build's plugin again as "failover", as on a host with several interfaces, where failover is on by default.
 # --bare adds tests/bench/bare_net.c, which does the least that a plugin must, as "bare": not one of the others,
 # but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
 # sending and receiving once. Two processes that only call send and recv are measured, too.
 set -eu
-usage() { sed -n '4,26s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,27s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
-plugins=() envs=() only=() bare='' comms=1,2,16,64,256 threads=()
+plugins=() envs=() only=() bare='' failover='' comms=1,2,16,64,256 threads=()
 while (($#)); do
     case $1 in
     --plugin) plugins+=("$2"); shift 2 ;;
@@ -39,6 +40,7 @@ while (($#)); do
     --quick) rounds=1 seconds=0.1 iperf_seconds=1; shift ;;
     --rt) rt=(chrt -f 2 timeout -k 1 30 chrt -f 1) seconds=0.15 iperf_seconds=1 pause=2; shift ;;
     --bare) bare=1; shift ;;
+    --failover) failover=1; shift ;;
     --only) only+=("$2"); shift 2 ;;
     --comms) comms=$2; shift 2 ;;
     --threads) IFS=, read -ra threads <<<"$2"; shift 2 ;;
@@ -62,6 +64,10 @@ make -C "$build" -s "${helpers[@]}" >&2 ||
 distance=$build/tests/bench/core_distance
 own=$build/.libs/libnccl-net-pvrdma.so
 plugins=("pvrdma=$own" ${plugins[@]+"${plugins[@]}"})
+if [[ $failover ]]; then
+    plugins+=("failover=$own")
+    envs+=(--env failover:NCCL_PVRDMA_FAILOVER=1)
+fi
 ((${#threads[@]} == 0)) || envs+=(--env pvrdma:NCCL_PVRDMA_TCP_THREADS=0)
 for n in ${threads[@]+"${threads[@]}"}; do
     plugins+=("w$n=$own")

@@ -219,12 +219,14 @@ struct Receiving : Receiver {
 // ---- the plugin sends ----
 
 struct Sending : Sender {
+    // No copy of a message as long is kept: it is open until it is acknowledged.
+    static constexpr size_t kBytes = PVN_KEEP_MAX + 1000;
     Others others{n};
     RawEnd next;
     int sent = 0;
     explicit Sending(const pvn_hello &mine = with_features(77)) : Sender(0, mine)
     {
-        b.n = 1000;
+        b.n = kBytes;
     }
     ncclResult_t call()
     {
@@ -243,7 +245,7 @@ struct Sending : Sender {
     // Acknowledges a message on a stream.
     static void take(raw::Sock &stream)
     {
-        EXPECT_EQ(PVN_FRAME_LEN + 1000u, stream.recv(PVN_FRAME_LEN + 1000).size());
+        EXPECT_EQ(PVN_FRAME_LEN + kBytes, stream.recv(PVN_FRAME_LEN + kBytes).size());
         stream.send({1});
     }
     void lose()

@@ -129,7 +129,14 @@ struct Sender {
     }
     ~Sender()
     {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, sc));
+        close();
+    }
+    void close()
+    {
+        if (sc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, sc));
+        }
+        sc = nullptr;
     }
     // Sends without end until that fails.
     ncclResult_t until_error()

@@ -74,7 +74,7 @@ TEST(FailoverSending, AGoodbyeOfAPeerThatHasEverything)
             auto bye = [&] {
                 raw::Bytes has_one(8);
                 EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
-                s.stream.recv(PVN_FRAME_LEN + 1000);
+                s.stream.recv(PVN_FRAME_LEN + Sending::kBytes);
                 if (lost)
                     s.lose();
                 s.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
@@ -97,7 +97,7 @@ TEST(FailoverSending, AGoodbyeOnTheNewConnection)
             raw::Bytes has_one(8);
             int type;
             EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
-            s.stream.recv(PVN_FRAME_LEN + 1000);
+            s.stream.recv(PVN_FRAME_LEN + Sending::kBytes);
             s.lose();
             s.ctrl.reset();
             raw::Sock c = s.l.accept();

@@ -6,6 +6,11 @@ tests_tcp_test_tcp_lane_SOURCES = tests/tcp/test_tcp_lane.cc tests/tcp/lane_pair
 tests_tcp_test_tcp_lane_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_lane_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/tcp/test_tcp_kept
+tests_tcp_test_tcp_kept_SOURCES = tests/tcp/test_tcp_kept.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_kept_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_kept_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
 # Reads of large messages.
 PVN_TESTS += tests/tcp/test_tcp_read
 tests_tcp_test_tcp_read_SOURCES = tests/tcp/test_tcp_read.cc tests/tcp/lane_pair.h

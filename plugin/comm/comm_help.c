@@ -1,0 +1,239 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "comm/comm_help.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "comm/comm_priv.h"
+#include "comm/device.h"
+
+/* The pause between two looks at a comm that nobody calls: from the first look, twice as long each time. */
+#define FIRST_NS   (PVN_NS_PER_S / 5)
+#define LONGEST_NS PVN_NS_PER_S
+/* The thread's pause while a comm is in a failover. */
+#define SOON_NS (2 * PVN_NS_PER_MS)
+/* For how long a close waits for what is kept: on a path that works, and in a failover. */
+#define CLOSE_NS          PVN_NS_PER_S
+#define CLOSE_FAILOVER_NS (3 * PVN_NS_PER_S)
+/* An abort closes many comms, and all wait for the same peer: a close that follows one so closely waits no longer than
+ * that one did. */
+#define CLOSES_NS (10 * PVN_NS_PER_S)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed; /* counts monotonic time */
+static bool has_changed;       /* it is initialized */
+static struct comm_help *all;
+/* Comms that have help, in the list or not yet; the thread runs while there are some. */
+static int users;
+static uintptr_t number; /* of the thread that runs; it ends by itself when it is another's */
+static pthread_t thread;
+static _Atomic uint64_t closes_ns; /* since when closes have waited */
+
+/* ---- the thread ---- */
+
+/* Its requests are done, and messages of them may not have arrived. */
+static bool needs_help(const struct pvn_comm *c)
+{
+    return !c->end.failed && (c->link.failover || (pvn_engine_kept(c->engine) > 0 &&
+                                                   pvn_engine_pending(c->engine) == 0));
+}
+
+/* The steps of one look: a lane that has a message may wait for company in the first ones. True: the comm was in a failover. */
+static bool move_on(struct pvn_comm *c, uint64_t now)
+{
+    enum { STEPS = 4 };
+    bool was_in_failover = c->link.failover;
+
+    for (int i = 0; i < STEPS && needs_help(c); i++)
+        comm_attend_beside(c, now);
+    return was_in_failover || c->link.failover;
+}
+
+/* True: it is to be looked at again soon. */
+static bool look(struct comm_help *h, uint64_t now)
+{
+    enum comm_user user = COMM_CALLED;
+
+    if (atomic_compare_exchange_strong(&h->user, &user, COMM_FREE)) {
+        h->wait_ns = FIRST_NS;
+        h->look_ns = now + FIRST_NS;
+        return false;
+    }
+    user = COMM_FREE;
+    if (now < h->look_ns || !atomic_compare_exchange_strong(&h->user, &user, COMM_HELPER))
+        return false;
+    bool soon = needs_help(h->comm) && move_on(h->comm, now);
+    atomic_store(&h->user, COMM_FREE);
+    if (soon)
+        h->wait_ns = 0;
+    h->look_ns = now + h->wait_ns;
+    h->wait_ns = h->wait_ns == 0               ? FIRST_NS
+                 : 2 * h->wait_ns < LONGEST_NS ? 2 * h->wait_ns
+                                               : LONGEST_NS;
+    return soon;
+}
+
+static void pause_for(uint64_t ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / PVN_NS_PER_S);
+    until.tv_nsec = (long)(ns % PVN_NS_PER_S);
+    pthread_cond_timedwait(&changed, &lock, &until);
+}
+
+/* arg: its number. Steps are taken under the lock: none of them blocks. */
+static void *run(void *arg)
+{
+    pthread_mutex_lock(&lock);
+    while (users > 0 && number == (uintptr_t)arg) {
+        uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
+        bool soon = false;
+
+        for (struct comm_help *h = all; h; h = h->next)
+            soon |= look(h, now);
+        pause_for(soon ? SOON_NS : FIRST_NS);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void init_changed(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attr);
+    pthread_condattr_destroy(&attr);
+    has_changed = true;
+}
+
+/* The caller holds the lock. An earlier thread may not have ended yet. */
+static bool start(void)
+{
+    if (!has_changed)
+        init_changed();
+    number++;
+    return pvn_thread_start(&thread, run, (void *)number, "pvn-help") == 0; // NOLINT: a number
+}
+
+void comm_help_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    for (struct comm_help *h = all; h; h = h->next)
+        atomic_store(&h->user, COMM_CALLED);
+    all = NULL;
+    users = 0;
+    has_changed = false;
+}
+
+/* ---- the comm's thread ---- */
+
+bool comm_help_new(struct pvn_comm *c)
+{
+    struct comm_help *h = calloc(1, sizeof(*h));
+    bool runs;
+
+    if (!h)
+        return false;
+    h->comm = c;
+    pthread_mutex_lock(&lock);
+    runs = users > 0 || start();
+    users += runs;
+    pthread_mutex_unlock(&lock);
+    if (runs)
+        c->help = h;
+    else
+        free(h);
+    return runs;
+}
+
+void comm_help_join(struct pvn_comm *c)
+{
+    pthread_mutex_lock(&lock);
+    c->help->next = all;
+    all = c->help;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- close ---- */
+
+/* The peer's machine has all bytes, or the peer has closed: no failover can be of use. */
+static bool has_arrived(const struct pvn_comm *c)
+{
+    if (c->end.failed || pvn_engine_kept(c->engine) == 0)
+        return true;
+    if (c->link.failover || pvn_engine_paused(c->engine))
+        return false;
+    for (int i = 0; i < c->link.conn->nlanes; i++)
+        if (c->link.conn->lane[i]->ops->left(c->link.conn->lane[i]) > 0)
+            return false;
+    return true;
+}
+
+static uint64_t wait_until(const struct pvn_comm *c, uint64_t now)
+{
+    uint64_t since = atomic_load(&closes_ns);
+
+    if (now - since >= CLOSES_NS) {
+        atomic_store(&closes_ns, now);
+        since = now;
+    }
+    return since + (c->link.failover ? CLOSE_FAILOVER_NS : CLOSE_NS);
+}
+
+static void deliver(struct pvn_comm *c)
+{
+    const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS};
+    uint64_t now = pvn_now_ns();
+
+    while (!has_arrived(c) && now < wait_until(c, now)) {
+        comm_attend_beside(c, now);
+        if (has_arrived(c))
+            return;
+        nanosleep(&pause, NULL);
+        now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
+    }
+    int kept = pvn_engine_kept(c->engine);
+
+    if (!has_arrived(c))
+        pvn_warn(
+            "%s to %s: closed while %d small message%s that had been sent may not have reached the peer: %s; likely: "
+            "the path was lost at the end of the job, or the peer has ended; try: the peer's log says whether it waits "
+            "for them",
+            c->link.conn->where, c->link.conn->who, kept, kept == 1 ? "" : "s",
+            c->link.failover ? "no new connection was made within 3 s"
+                             : "the peer's machine has not acknowledged them within 1 s");
+}
+
+void comm_help_leave(struct pvn_comm *c)
+{
+    struct comm_help *h = c->help;
+    pthread_t ended;
+    bool last;
+
+    if (!h)
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct comm_help **at = &all; *at; at = &(*at)->next)
+        if (*at == h) {
+            *at = h->next;
+            break;
+        }
+    last = --users == 0;
+    ended = thread;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (last)
+        pthread_join(ended, NULL);
+    deliver(c);
+    c->help = NULL;
+    free(h);
+}

@@ -1,0 +1,58 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who moves a comm on while its caller sleeps.
+ *
+ * A sender over TCP that outlives its lanes is done with a small message when the kernel has it, and keeps a copy until
+ * the peer has it (engine_keep.c). Should the connection be lost meanwhile, the copy has to be sent again, and
+ * the caller may not call any more, for all its requests are done. So a thread of the plugin's, pvn-help,
+ * takes the steps of such a comm when nobody has called it for a while. It runs while there is one.
+ *
+ * The caller and that thread use the comm in turn, which the data calls of such a comm pay with two atomic operations. A
+ * call that finds the thread at work says that it has to be repeated. The thread makes no call of an adapter: only
+ * processes without any have such comms.
+ */
+#ifndef PVN_COMM_COMM_HELP_H
+#define PVN_COMM_COMM_HELP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pvn_comm;
+
+/* CALLED: as FREE, and it has been called since the thread looked. */
+enum comm_user { COMM_FREE, COMM_CALLED, COMM_CALLER, COMM_HELPER };
+
+struct comm_help {
+    _Atomic enum comm_user user;
+    /* The thread's, under its lock: */
+    struct comm_help *next;
+    struct pvn_comm *comm;
+    uint64_t look_ns, wait_ns; /* when it looks at the comm next, and the pause after that */
+};
+
+/* The caller, or a thread that attends to it beside other comms, takes the comm; false: the helper has it. */
+static inline bool comm_help_take(struct comm_help *h)
+{
+    enum comm_user user = atomic_load_explicit(&h->user, memory_order_relaxed);
+
+    return user < COMM_CALLER &&
+           atomic_compare_exchange_strong_explicit(&h->user, &user, COMM_CALLER,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void comm_help_give(struct comm_help *h)
+{
+    atomic_store_explicit(&h->user, COMM_CALLED, memory_order_release);
+}
+
+/* Before the comm has an engine. False: there is no memory for it, or no thread. */
+bool comm_help_new(struct pvn_comm *c);
+/* The comm is up, and is used in turn from now on. */
+void comm_help_join(struct pvn_comm *c);
+/* The comm is closed: takes it for good, and waits until what it keeps is with the peer, for a few seconds at most. */
+void comm_help_leave(struct pvn_comm *c);
+void comm_help_after_fork(void);
+
+#endif

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Small messages that are done before the peer has them: the lanes are lost, and the caller sleeps, or closes the comm.
+#include "fail/failover_peer.h"
+
+using namespace nccl;
+
+namespace
+{
+
+constexpr size_t kSmall = 1000;
+
+struct SendingSmall : Sending {
+    SendingSmall()
+    {
+        b.n = kSmall;
+        memset(b.data(), 3, kSmall);
+    }
+    // A send is done although the peer reads and acknowledges nothing.
+    void send_one()
+    {
+        int before = sent;
+        EXPECT_TRUE(eventually([&] { return call() != ncclSuccess || sent > before; }));
+        EXPECT_EQ(before + 1, sent) << Log::get().text();
+    }
+    // Reads a message and gives its number; -1: the stream has ended.
+    static int64_t take_number(raw::Sock &stream)
+    {
+        raw::Bytes head = stream.recv(PVN_FRAME_LEN);
+        pvn_frame f = {};
+        unsigned flags = 0;
+        if (head.size() < PVN_FRAME_LEN)
+            return -1;
+        EXPECT_EQ(0, pvn_frame_decode(head.data(), &f, &flags));
+        EXPECT_EQ(unsigned(PVN_FRAME_NEEDS_ACK | PVN_FRAME_ACK_LATER),
+                  flags & ~unsigned(PVN_FRAME_PACED));
+        EXPECT_TRUE(raw::Bytes(kSmall, 3) == stream.recv(kSmall)) << "overwritten since";
+        return static_cast<int64_t>(f.seq);
+    }
+    // Goes through the exchange of a failover, at whose begin it has nothing.
+    void take_over()
+    {
+        int type = 0;
+        accept_again();
+        next.ctrl.send(report_frame(nothing_yet()));
+        next.ctrl.recv_frame(&type);
+        EXPECT_EQ(PVN_FRAME_ANSWER, type);
+    }
+};
+
+// Nobody calls the sender any more: the plugin's own thread sends the copies again.
+TEST(FailoverKept, TheCallerSleeps)
+{
+    alone([] {
+        SendingSmall s;
+        s.send_one();
+        s.send_one();
+        memset(s.b.data(), 0, kSmall);
+        s.lose();
+        s.take_over();
+        EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
+        EXPECT_EQ(1, SendingSmall::take_number(s.next.stream));
+        EXPECT_TRUE(eventually([] { return said("connected again after"); }));
+    });
+}
+
+// Its stream is reset, and the control connection says nothing.
+TEST(FailoverKept, TheCallerSleepsAndTheStreamIsReset)
+{
+    alone([] {
+        SendingSmall s;
+        s.send_one();
+        memset(s.b.data(), 0, kSmall);
+        s.stream.reset();
+        s.take_over();
+        EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
+    });
+}
+
+// Messages that are done when the comm is closed still arrive, though the peer reads them later, and acknowledges one then.
+TEST(FailoverKept, TheCommIsClosed)
+{
+    alone([] {
+        SendingSmall s;
+        s.send_one();
+        s.send_one();
+        s.close();
+        EXPECT_EQ(0, SendingSmall::take_number(s.stream));
+        s.stream.send({1});
+        EXPECT_EQ(1, SendingSmall::take_number(s.stream));
+        EXPECT_FALSE(Log::get().warned({"may not have reached"})) << Log::get().text();
+    });
+}
+
+// The lanes are lost, and the comm is closed before it has others.
+TEST(FailoverKept, TheCommIsClosedInAFailover)
+{
+    alone([] {
+        SendingSmall s;
+        s.send_one();
+        s.lose();
+        EXPECT_TRUE(eventually([&] {
+            s.others.use(); // which takes the steps of idle comms
+            return said("the connection is made again");
+        }));
+        std::thread peer([&] {
+            s.take_over();
+            EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
+        });
+        s.close();
+        peer.join();
+        EXPECT_FALSE(Log::get().warned({"may not have reached"})) << Log::get().text();
+    });
+}
+
+// Nobody accepts: the close ends nevertheless, and says what may be lost.
+TEST(FailoverKept, TheCommIsClosedWithoutAPeer)
+{
+    alone([] {
+        SendingSmall s;
+        s.send_one();
+        s.lose();
+        EXPECT_TRUE(eventually([&] {
+            s.others.use();
+            return said("the connection is made again");
+        }));
+        s.close();
+        EXPECT_TRUE(
+            Log::get().warned({"closed while 1 small message", "may not have reached the peer",
+                               "no new connection was made within 3 s"}))
+            << Log::get().text();
+    });
+}
+
+// One that acknowledges nothing stops the sender when PVN_MAX_SENDS messages have a copy, and lets it go on when
+// it acknowledges them.
+TEST(FailoverKept, APeerThatAcknowledgesNothing)
+{
+    alone([] {
+        SendingSmall s;
+        for (int i = 0; i < PVN_MAX_SENDS; i++)
+            s.send_one();
+        for (int i = 0; i < 1000; i++)
+            EXPECT_EQ(ncclSuccess, s.call());
+        EXPECT_EQ(PVN_MAX_SENDS, s.sent);
+        for (int i = 0; i < PVN_MAX_SENDS; i++)
+            EXPECT_EQ(i, SendingSmall::take_number(s.stream));
+        s.stream.send({200});
+        s.stream.send({56});
+        s.send_one();
+    });
+}
+
+} // namespace
