@@ -33,7 +33,7 @@ tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core
 # It runs processes that stop, in namespaces: what the sanitizers could see of them other tests show.
 if !SANITIZE
 PVN_TESTS += tests/fail/test_late_rank
-tests_fail_test_late_rank_SOURCES = tests/fail/test_late_rank.cc
+tests_fail_test_late_rank_SOURCES = tests/fail/test_late_rank.cc tests/fail/late_rank.h
 tests_fail_test_late_rank_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_late_rank_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 endif
