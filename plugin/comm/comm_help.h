@@ -51,7 +51,8 @@ static inline void comm_help_give(struct comm_help *h)
 bool comm_help_new(struct pvn_comm *c);
 /* The comm is up, and is used in turn from now on. */
 void comm_help_join(struct pvn_comm *c);
-/* The comm is closed: takes it for good, and waits until what it keeps is with the peer, for a few seconds at most. */
+/* The comm is closed, and no thread attends to it any more: takes it from the plugin's, for good, and waits until what it keeps is
+ * with the peer, for a few seconds at most. */
 void comm_help_leave(struct pvn_comm *c);
 void comm_help_after_fork(void);
 

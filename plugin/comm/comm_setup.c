@@ -514,11 +514,11 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
-    comm_help_leave(c);
-    if (c->link.failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
+    if (!c->link.sender && c->link.failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
         comm_failback_linger(c);
     if (c->lists.driven)
         comm_attend_leave(c);
+    comm_help_leave(c);
     comm_live_leave(c);
     comm_failover_end(c);
     comm_failback_stop(c);

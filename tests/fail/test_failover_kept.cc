@@ -151,4 +151,33 @@ TEST(FailoverKept, APeerThatAcknowledgesNothing)
     });
 }
 
+// NCCL closes a comm by another thread than the one that calls it, and which attends to it beside others.
+TEST(FailoverKept, TheCommIsClosedByAnotherThread)
+{
+    alone([] {
+        for (int i = 0; i < 3; i++) {
+            SendingSmall s;
+            s.send_one();
+            s.lose();
+            EXPECT_TRUE(eventually([&] {
+                s.others.use();
+                return said("the connection is made again");
+            }));
+            std::thread peer([&] {
+                s.take_over();
+                EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
+            });
+            std::atomic<bool> closed{false};
+            std::thread closing([&] {
+                s.close();
+                closed = true;
+            });
+            while (!closed)
+                s.others.use();
+            closing.join();
+            peer.join();
+        }
+    });
+}
+
 } // namespace
