@@ -194,12 +194,14 @@ static void deliver(struct pvn_comm *c)
     const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS};
     uint64_t now = pvn_now_ns();
 
+    if (c->end.failed || pvn_engine_kept(c->engine) == 0)
+        return;
+    /* The peer may have said already that the lanes are lost: what its machine has acknowledged is lost with them then. */
+    comm_attend_beside(c, now);
     while (!has_arrived(c) && now < wait_until(c, now)) {
-        comm_attend_beside(c, now);
-        if (has_arrived(c))
-            return;
         nanosleep(&pause, NULL);
         now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
+        comm_attend_beside(c, now);
     }
     int kept = pvn_engine_kept(c->engine);
 

@@ -3,6 +3,8 @@
 // Small messages that are done before the peer has them: the lanes are lost, and the caller sleeps, or closes the comm.
 #include "fail/failover_peer.h"
 
+#include <netinet/tcp.h>
+
 using namespace nccl;
 
 namespace
@@ -177,6 +179,26 @@ TEST(FailoverKept, TheCommIsClosedByAnotherThread)
             closing.join();
             peer.join();
         }
+    });
+}
+
+// The peer says that its lanes are lost, and drops what its machine had acknowledged. The close comes before any other
+// call: it looks at the peer before it takes these acknowledgements for the end.
+TEST(FailoverKept, TheCommIsClosedAsItsLanesAreLost)
+{
+    alone([] {
+        SendingSmall s;
+        s.send_one();
+        int now = 1;
+        setsockopt(s.stream.fd, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof(now));
+        s.lose();
+        std::thread peer([&] {
+            s.take_over();
+            EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
+        });
+        s.close();
+        peer.join();
+        EXPECT_FALSE(Log::get().warned({"may not have reached"})) << Log::get().text();
     });
 }
 
