@@ -19,9 +19,10 @@
 /* For how long a close waits for what is kept: on a path that works, and in a failover. */
 #define CLOSE_NS          PVN_NS_PER_S
 #define CLOSE_FAILOVER_NS (3 * PVN_NS_PER_S)
-/* An abort closes many comms, and all wait for the same peer: a close that follows one so closely waits no longer than
- * that one did. */
-#define CLOSES_NS (10 * PVN_NS_PER_S)
+/* An abort closes many comms, and all wait for the same peer: a close that follows one so closely that gave up
+ * waits for less, which is enough for the acknowledgement of a machine that is there. */
+#define CLOSES_NS      (10 * PVN_NS_PER_S)
+#define CLOSE_AGAIN_NS (PVN_NS_PER_S / 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* counts monotonic time */
@@ -31,7 +32,7 @@ static struct comm_help *all;
 static int users;
 static uintptr_t number; /* of the thread that runs; it ends by itself when it is another's */
 static pthread_t thread;
-static _Atomic uint64_t closes_ns; /* since when closes have waited */
+static _Atomic uint64_t gave_up_ns; /* when a close last gave up */
 
 /* ---- the thread ---- */
 
@@ -178,41 +179,47 @@ static bool has_arrived(const struct pvn_comm *c)
     return true;
 }
 
-static uint64_t wait_until(const struct pvn_comm *c, uint64_t now)
+/* For how long a close waits that has begun then. */
+static uint64_t limit_ns(const struct pvn_comm *c, uint64_t began)
 {
-    uint64_t since = atomic_load(&closes_ns);
+    uint64_t gave_up = atomic_load(&gave_up_ns);
 
-    if (now - since >= CLOSES_NS) {
-        atomic_store(&closes_ns, now);
-        since = now;
-    }
-    return since + (c->link.failover ? CLOSE_FAILOVER_NS : CLOSE_NS);
+    if (gave_up && began - gave_up < CLOSES_NS)
+        return CLOSE_AGAIN_NS;
+    return c->link.failover ? CLOSE_FAILOVER_NS : CLOSE_NS;
+}
+
+static void say_late(const struct pvn_comm *c, uint64_t waited)
+{
+    int kept = pvn_engine_kept(c->engine);
+
+    pvn_warn(
+        "%s to %s: closed while %d small message%s that had been sent may not have reached the peer: %s within %.2g s; likely: "
+        "the path was lost at the end of the job, or the peer has ended; try: the peer's log says whether it waits "
+        "for them",
+        c->link.conn->where, c->link.conn->who, kept, kept == 1 ? "" : "s",
+        c->link.failover ? "no new connection was made" : "the peer's machine has not acknowledged them",
+        (double)waited / PVN_NS_PER_S);
 }
 
 static void deliver(struct pvn_comm *c)
 {
     const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS};
-    uint64_t now = pvn_now_ns();
+    uint64_t began = pvn_now_ns(), now = began;
 
     if (c->end.failed || pvn_engine_kept(c->engine) == 0)
         return;
     /* The peer may have said already that the lanes are lost: what its machine has acknowledged is lost with them then. */
     comm_attend_beside(c, now);
-    while (!has_arrived(c) && now < wait_until(c, now)) {
+    while (!has_arrived(c) && now - began < limit_ns(c, began)) {
         nanosleep(&pause, NULL);
         now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
         comm_attend_beside(c, now);
     }
-    int kept = pvn_engine_kept(c->engine);
-
-    if (!has_arrived(c))
-        pvn_warn(
-            "%s to %s: closed while %d small message%s that had been sent may not have reached the peer: %s; likely: "
-            "the path was lost at the end of the job, or the peer has ended; try: the peer's log says whether it waits "
-            "for them",
-            c->link.conn->where, c->link.conn->who, kept, kept == 1 ? "" : "s",
-            c->link.failover ? "no new connection was made within 3 s"
-                             : "the peer's machine has not acknowledged them within 1 s");
+    if (has_arrived(c))
+        return;
+    say_late(c, limit_ns(c, began));
+    atomic_store(&gave_up_ns, now);
 }
 
 void comm_help_leave(struct pvn_comm *c)

@@ -4,6 +4,7 @@
 #include "fail/failover_peer.h"
 
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 using namespace nccl;
 
@@ -26,7 +27,7 @@ struct SendingSmall : Sending {
         EXPECT_EQ(before + 1, sent) << Log::get().text();
     }
     // Reads a message and gives its number; -1: the stream has ended.
-    static int64_t take_number(raw::Sock &stream)
+    static int64_t take_number(raw::Sock &stream, size_t bytes = kSmall)
     {
         raw::Bytes head = stream.recv(PVN_FRAME_LEN);
         pvn_frame f = {};
@@ -36,7 +37,7 @@ struct SendingSmall : Sending {
         EXPECT_EQ(0, pvn_frame_decode(head.data(), &f, &flags));
         EXPECT_EQ(unsigned(PVN_FRAME_NEEDS_ACK | PVN_FRAME_ACK_LATER),
                   flags & ~unsigned(PVN_FRAME_PACED));
-        EXPECT_TRUE(raw::Bytes(kSmall, 3) == stream.recv(kSmall)) << "overwritten since";
+        EXPECT_TRUE(raw::Bytes(bytes, 3) == stream.recv(bytes)) << "overwritten since";
         return static_cast<int64_t>(f.seq);
     }
     // Goes through the exchange of a failover, at whose begin it has nothing.
@@ -199,6 +200,44 @@ TEST(FailoverKept, TheCommIsClosedAsItsLanesAreLost)
         s.close();
         peer.join();
         EXPECT_FALSE(Log::get().warned({"may not have reached"})) << Log::get().text();
+    });
+}
+
+// Closes a comm whose peer's machine has no room for all of it at first, and has sent an acknowledgement.
+void close_while_the_peer_reads()
+{
+    constexpr int kMessages = 31; // fewer than those for whose acknowledgements a call would look
+    SendingSmall s;
+    s.b.n = PVN_KEEP_MAX;
+    memset(s.b.data(), 3, s.b.n);
+    int waiting = 0;
+    for (int i = 0; i < kMessages; i++)
+        s.send_one();
+    EXPECT_EQ(0, ioctl(s.stream.fd, FIONREAD, &waiting));
+    EXPECT_LT(waiting, kMessages * int(PVN_FRAME_LEN + PVN_KEEP_MAX))
+        << "the peer's machine has all";
+    s.stream.send({1});
+    std::thread peer([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        for (int i = 0; i < kMessages; i++)
+            if (SendingSmall::take_number(s.stream, PVN_KEEP_MAX) != i) {
+                ADD_FAILURE() << "message " << i << " of " << kMessages << " is lost";
+                break;
+            }
+    });
+    s.close();
+    peer.join();
+    EXPECT_FALSE(Log::get().warned({"may not have reached"})) << Log::get().text();
+}
+
+// A close that has waited, and had what it waited for, takes no time from one that comes seconds later.
+TEST(FailoverKept, ACloseThatFollowsAnotherOneWaitsAsWell)
+{
+    alone([] {
+        Net keeps_the_plugin_loaded{12};
+        close_while_the_peer_reads();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+        close_while_the_peer_reads();
     });
 }
 
