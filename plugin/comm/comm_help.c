@@ -207,7 +207,8 @@ static void deliver(struct pvn_comm *c)
     const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS};
     uint64_t began = pvn_now_ns(), now = began;
 
-    if (c->end.failed || pvn_engine_kept(c->engine) == 0)
+    /* Open requests are those of an abort: their buffers are gone already, so nothing more may be sent. */
+    if (c->end.failed || pvn_engine_kept(c->engine) == 0 || pvn_engine_pending(c->engine) > 0)
         return;
     /* The peer may have said already that the lanes are lost: what its machine has acknowledged is lost with them then. */
     comm_attend_beside(c, now);

@@ -6,6 +6,8 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
+
 using namespace nccl;
 
 namespace
@@ -238,6 +240,35 @@ TEST(FailoverKept, ACloseThatFollowsAnotherOneWaitsAsWell)
         close_while_the_peer_reads();
         std::this_thread::sleep_for(std::chrono::milliseconds(1200));
         close_while_the_peer_reads();
+    });
+}
+
+// NCCL aborts: the buffers of open sends have other contents when the comm is closed, and nothing of these is sent.
+TEST(FailoverKept, TheCommIsClosedWithAnOpenSend)
+{
+    alone([] {
+        SendingSmall s;
+        Buffer large(64 << 20, 3);
+        void *open = nullptr;
+        int now = 0;
+        s.send_one();
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_isend(s.n.d, s.sc, large.data(), large.n, 0, nullptr, nullptr, &open));
+        for (int i = 0; i < 1000; i++)
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(s.n.d, open, &now, nullptr));
+        EXPECT_EQ(0, now);
+        memset(large.data(), 0xA5, large.n);
+        std::thread peer([&] {
+            const raw::Bytes others(64, 0xA5);
+            raw::Bytes b;
+            do {
+                b = s.stream.recv(1 << 20);
+                EXPECT_TRUE(std::search(b.begin(), b.end(), others.begin(), others.end()) ==
+                            b.end());
+            } while (b.size() == 1 << 20);
+        });
+        s.close();
+        peer.join();
     });
 }
 
