@@ -234,11 +234,13 @@ static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
 {
     uint64_t until = pvn_now_ns() + READ_NS;
 
-    if (!c->engine || !comm_thread_is_here(c))
+    if (!c->engine || !comm_thread_is_here(c) || (c->help && !comm_help_take(c->help)))
         return;
     while (pvn_engine_reads(c->engine, &m->mr) && pvn_now_ns() < until)
         if (pvn_engine_progress(c->engine) != 0)
-            return;
+            break;
+    if (c->help)
+        comm_help_give(c->help);
 }
 
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *err)
