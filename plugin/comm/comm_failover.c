@@ -369,6 +369,18 @@ static int out_of_time(struct pvn_comm *c, uint64_t limit, const char *param)
     return give_up(c, &err, waits_for(c));
 }
 
+void comm_failover_uncalled(struct pvn_comm *c, uint64_t now)
+{
+    struct pvn_link_failover *f = c->link.failover;
+    uint64_t step = now - f->stepped_ns;
+
+    if (f->stepped_ns >= now)
+        return;
+    f->began_ns = pvn_not_counted_ns(f->began_ns, step, now);
+    f->since_ns = pvn_not_counted_ns(f->since_ns, step, now);
+    f->stepped_ns = now;
+}
+
 static int check_deadline(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;

@@ -14,8 +14,9 @@
 /* The pause between two looks at a comm that nobody calls: from the first look, twice as long each time. */
 #define FIRST_NS   (PVN_NS_PER_S / 5)
 #define LONGEST_NS PVN_NS_PER_S
-/* The thread's pause while a comm is in a failover. */
-#define SOON_NS (2 * PVN_NS_PER_MS)
+/* Likewise in a failover: at its begin, and later. */
+#define SOON_NS     (2 * PVN_NS_PER_MS)
+#define SOON_MAX_NS (50 * PVN_NS_PER_MS)
 /* For how long a close waits for what is kept: on a path that works, and in a failover. */
 #define CLOSE_NS          PVN_NS_PER_S
 #define CLOSE_FAILOVER_NS (3 * PVN_NS_PER_S)
@@ -43,39 +44,51 @@ static bool needs_help(const struct pvn_comm *c)
                                                    pvn_engine_pending(c->engine) == 0));
 }
 
-/* The steps of one look: a lane that has a message may wait for company in the first ones. True: the comm was in a failover. */
-static bool move_on(struct pvn_comm *c, uint64_t now)
+/* The steps of one look: a lane that has a message may wait for company in the first ones. Time limits do not run: nobody calls. */
+static void move_on(struct pvn_comm *c, uint64_t now)
 {
     enum { STEPS = 4 };
-    bool was_in_failover = c->link.failover;
 
+    if (c->link.failover)
+        comm_failover_uncalled(c, now);
     for (int i = 0; i < STEPS && needs_help(c); i++)
         comm_attend_beside(c, now);
-    return was_in_failover || c->link.failover;
 }
 
-/* True: it is to be looked at again soon. */
-static bool look(struct comm_help *h, uint64_t now)
+/* A failover is stepped often at its begin, when its peer is likely to be there. */
+static uint64_t next_pause(const struct comm_help *h, bool hurries)
+{
+    uint64_t next = hurries && h->hurries ? h->wait_ns + h->wait_ns / 8
+                    : hurries             ? SOON_NS
+                    : h->hurries          ? FIRST_NS
+                                          : 2 * h->wait_ns;
+    uint64_t most = hurries ? SOON_MAX_NS : LONGEST_NS;
+
+    return next < most ? next : most;
+}
+
+static void look(struct comm_help *h, uint64_t now)
 {
     enum comm_user user = COMM_CALLED;
+    bool hurries;
 
     if (atomic_compare_exchange_strong(&h->user, &user, COMM_FREE)) {
+        h->hurries = false;
         h->wait_ns = FIRST_NS;
         h->look_ns = now + FIRST_NS;
-        return false;
+        return;
     }
     user = COMM_FREE;
     if (now < h->look_ns || !atomic_compare_exchange_strong(&h->user, &user, COMM_HELPER))
-        return false;
-    bool soon = needs_help(h->comm) && move_on(h->comm, now);
+        return;
+    hurries = h->comm->link.failover;
+    if (needs_help(h->comm))
+        move_on(h->comm, now);
+    hurries = (hurries || h->comm->link.failover) && !h->comm->end.failed;
     atomic_store(&h->user, COMM_FREE);
-    if (soon)
-        h->wait_ns = 0;
+    h->wait_ns = next_pause(h, hurries);
     h->look_ns = now + h->wait_ns;
-    h->wait_ns = h->wait_ns == 0               ? FIRST_NS
-                 : 2 * h->wait_ns < LONGEST_NS ? 2 * h->wait_ns
-                                               : LONGEST_NS;
-    return soon;
+    h->hurries = hurries;
 }
 
 static void pause_for(uint64_t ns)
@@ -95,11 +108,13 @@ static void *run(void *arg)
     pthread_mutex_lock(&lock);
     while (users > 0 && number == (uintptr_t)arg) {
         uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
-        bool soon = false;
+        uint64_t until = now + FIRST_NS;
 
-        for (struct comm_help *h = all; h; h = h->next)
-            soon |= look(h, now);
-        pause_for(soon ? SOON_NS : FIRST_NS);
+        for (struct comm_help *h = all; h; h = h->next) {
+            look(h, now);
+            until = h->hurries && h->look_ns < until ? h->look_ns : until;
+        }
+        pause_for(until > now ? until - now : 0);
     }
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -198,7 +213,8 @@ static void say_late(const struct pvn_comm *c, uint64_t waited)
         "the path was lost at the end of the job, or the peer has ended; try: the peer's log says whether it waits "
         "for them",
         c->link.conn->where, c->link.conn->who, kept, kept == 1 ? "" : "s",
-        c->link.failover ? "no new connection was made" : "the peer's machine has not acknowledged them",
+        c->link.failover ? "no new connection was made"
+                         : "the peer's machine has not acknowledged them",
         (double)waited / PVN_NS_PER_S);
 }
 

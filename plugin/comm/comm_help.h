@@ -29,7 +29,8 @@ struct comm_help {
     /* The thread's, under its lock: */
     struct comm_help *next;
     struct pvn_comm *comm;
-    uint64_t look_ns, wait_ns; /* when it looks at the comm next, and the pause after that */
+    uint64_t look_ns, wait_ns; /* when it looks at the comm next, and the pause before that */
+    bool hurries;              /* the comm was in a failover */
 };
 
 /* The caller, or a thread that attends to it beside other comms, takes the comm; false: the helper has it. */

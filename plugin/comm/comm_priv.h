@@ -237,6 +237,8 @@ int comm_mr_refuse(struct pvn_comm *c, const void *handle);
  * along; the comm may have failed then. */
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
 void comm_failover_step(struct pvn_comm *c);
+/* In a failover, before a step of somebody else than the caller: the time since the last one does not count. */
+void comm_failover_uncalled(struct pvn_comm *c, uint64_t now);
 /* Sender, whose peer has closed its end: true where that has every message. The comm then ends
  * without a fault, once its lanes are fenced and its requests are done. */
 bool comm_failover_has_all(struct pvn_comm *c);

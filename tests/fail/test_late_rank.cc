@@ -177,6 +177,24 @@ void has_an_end_that_loses_its_link(Rank &r)
     r.transfer(8, 100000);
     r.transfer(20, LARGE);
 }
+// Its last message, which is short, is done when the link is away already, and nobody calls for longer than that.
+void sends_one_and_sleeps(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    r.lose_link("8");
+    r.transfer(1, 1000);
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+    r.transfer(20, 100000);
+}
+void sleeps_and_receives_it(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+    r.transfer(1, 1000);
+    r.transfer(20, 100000);
+}
 // The counterpart: a path that is dead is found although the peer would be waited for.
 void has_an_end_that_dies(Rank &r)
 {
@@ -355,6 +373,14 @@ const Case cases[] = {
      "connected again after",
      nullptr,
      20000},
+    {"failover_while_nobody_calls",
+     Net_::TCP,
+     {{"FAILOVER", "1"}, {"FAILOVER_TIMEOUT", "3s"}},
+     sends_one_and_sleeps,
+     sleeps_and_receives_it,
+     0,
+     "connected again after",
+     "no new connection within"},
     {"failover_to_another_link_the_sender_is_away",
      Net_::TWO_LINKS,
      {{"FAILOVER_TIMEOUT", "10s"}},
