@@ -38,15 +38,15 @@ void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
     const char *remedy;
     bool neighbour;
 
-    if (pvn_addr_is_link_local(peer) || pvn_iface_for_peer(source, peer, &route, NULL) != 0 ||
-        route.ifindex == 0 || route.ifindex == own->ifindex || !if_indextoname(route.ifindex, by))
+    /* The usual case, and cheap: one question to the kernel, which sees policy rules for the source address, too. The next
+     * one reads all interfaces. */
+    if (pvn_addr_is_link_local(peer) || pvn_route_leaves_by(addr, peer) == own->ifindex)
+        return;
+    if (pvn_iface_for_peer(source, peer, &route, NULL) != 0 || route.ifindex == 0 ||
+        route.ifindex == own->ifindex || !if_indextoname(route.ifindex, by))
         return;
     /* The peer is on this machine. */
     if (pvn_addr_same_host((const struct sockaddr *)&route.src, peer))
-        return;
-    /* A look-up without a source address does not see policy rules for it, by which packets from this
-     * address leave by its own interface. */
-    if (pvn_route_leaves_by(addr, peer) == own->ifindex)
         return;
     neighbour = own->shares_net && pvn_addr_same_net(addr, peer, own->prefixlen);
     if (neighbour && answers_come_back(own) && pvn_tcp_sockopt_bind_device(fd, own->ifname) == 0)
