@@ -14,7 +14,7 @@
 /* The pause between two looks at a comm that nobody calls: from the first look, twice as long each time. */
 #define FIRST_NS   (PVN_NS_PER_S / 5)
 #define LONGEST_NS PVN_NS_PER_S
-/* Likewise in a failover: at its begin, and later. */
+/* A failover is stepped more often: at its begin, and later. */
 #define SOON_NS     (2 * PVN_NS_PER_MS)
 #define SOON_MAX_NS (50 * PVN_NS_PER_MS)
 /* For how long a close waits for what is kept: on a path that works, and in a failover. */

@@ -9,23 +9,47 @@
 
 enum { SHORT_MAX = 64 };
 
-/* Copies of msg[i]. Those of short messages lie together: one in each page would miss the caches. */
+/* Short copies lie together by their messages, one in each page would miss the caches. The others take the place that was
+ * given back last, so that no more pages are used than messages are kept at a time. */
 struct keeper {
-    int kept; /* messages that have a copy */
-    uint8_t copy_of_short[MSG_RING][SHORT_MAX];
+    int kept;                /* messages that have a copy */
+    int nfree;               /* places of `copy` that are free */
+    uint8_t free[MSG_RING];  /* these, the last one taken first */
+    uint8_t place[MSG_RING]; /* of msg[i], in `copy` */
+    uint8_t short_copy[MSG_RING][SHORT_MAX];
     uint8_t copy[MSG_RING][PVN_KEEP_MAX];
 };
+static_assert(MSG_RING <= UINT8_MAX + 1, "a place is a byte");
 
-/* Pages are in memory once they have been used. */
 int eng_keep_new(struct sender *tx)
 {
-    tx->keeper = calloc(1, sizeof(*tx->keeper));
-    return tx->keeper ? 0 : -ENOMEM;
+    struct keeper *k = calloc(1, sizeof(*k));
+    if (!k)
+        return -ENOMEM;
+    while (k->nfree < MSG_RING) {
+        k->free[k->nfree] = (uint8_t)(MSG_RING - 1 - k->nfree);
+        k->nfree++;
+    }
+    tx->keeper = k;
+    return 0;
 }
 
 void eng_keep_free(struct sender *tx)
 {
     free(tx->keeper);
+}
+
+static bool is_short(const struct send_msg *m)
+{
+    return m->req.size <= SHORT_MAX;
+}
+
+static uint8_t *take_copy(struct keeper *k, const struct send_msg *m, uint32_t i)
+{
+    if (is_short(m))
+        return k->short_copy[i];
+    k->place[i] = k->free[--k->nfree];
+    return k->copy[k->place[i]];
 }
 
 /* Lanes with clear-to-send may read the memory itself, and through its registration. */
@@ -41,8 +65,7 @@ void eng_keep(struct pvn_engine *e, uint32_t id)
     if (m->req.state != REQ_OPEN || m->w.cookie != id || !m->w.kept || m->next != 1)
         return;
     struct keeper *k = e->tx->keeper;
-    uint8_t *copy =
-        m->req.size <= SHORT_MAX ? k->copy_of_short[id % MSG_RING] : k->copy[id % MSG_RING];
+    uint8_t *copy = take_copy(k, m, id % MSG_RING);
     if (m->req.size > 0)
         memcpy(copy, m->w.src, m->req.size);
     m->w.src = copy;
@@ -59,7 +82,10 @@ void eng_unkeep(struct pvn_engine *e, struct send_msg *m)
     m->req.after = REQ_FREE;
     if (m->req.state == REQ_KEPT)
         m->req.state = REQ_FREE;
-    e->tx->keeper->kept--;
+    struct keeper *k = e->tx->keeper;
+    if (!is_short(m))
+        k->free[k->nfree++] = k->place[m - e->tx->msg];
+    k->kept--;
 }
 
 int pvn_engine_kept(const struct pvn_engine *e)

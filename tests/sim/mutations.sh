@@ -83,7 +83,8 @@ mutate a-tested-send-gives-up-its-copy $e/engine_calls.h 's/req->state = req->af
 mutate what-is-kept-is-not-sent-again $e/engine_failover.c '/^static struct send_msg \*open_message/,/^}/s/ \|\| eng_is_kept\(m\)//'
 mutate what-is-kept-is-always-sent-again $e/engine_failover.c 's/&& has\(r, k, m\)/\&\& !eng_is_kept(m) \&\& has(r, k, m)/'
 mutate a-kept-message-is-kept-for-ever $e/engine_tx.c '/^__attribute__.* sent_any/,/^}/s/eng_unkeep\(e, m\);/;/'
-mutate one-taken-chunk-is-all $e/engine_keep.c 's/ && m->count == 1 &&$/ \&\&/;s/m->next == 1 && //'
+mutate one-taken-chunk-is-all $e/engine_keep.c 's/ && size <= e->chunk &&$/ \&\&/;s/ \|\| m->next != 1//'
+mutate kept-messages-share-a-place $e/engine_keep.c 's/k->free\[--k->nfree\]/k->free[0]/;s/k->free\[k->nfree\+\+\] = .*;/;/'
 mutate taken-of-any-message $e/engine_keep.c 's/ \|\| m->w\.cookie != id//'
 # Rules that make it exactly-once at any time.
 mutate flushed-by-one-lane $e/engine_flush.c 's/if \(--j->waiting == 0\)/if (true)/'

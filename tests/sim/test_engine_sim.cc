@@ -104,9 +104,10 @@ class Trial
     bool tx_failed = false, rx_failed = false;
     int receive_pct = 60;    // steps that post a receive
     size_t depth = SIZE_MAX; // receives that are open at once at most
-    int gpu_pct = 0;         // buffers in GPU memory, whose receives are flushed
-    long close_at = 0;       // the step at which an end is closed; 0: none
-    int close_stage = -1;    // or the stage of a failover
+    bool many = false;
+    int gpu_pct = 0;      // buffers in GPU memory, whose receives are flushed
+    long close_at = 0;    // the step at which an end is closed; 0: none
+    int close_stage = -1; // or the stage of a failover
     bool closes_early = false, closed = false;
 
     // An end that is away makes no call; adapters and the network go on.
@@ -167,6 +168,10 @@ void Trial::choose_network()
     if (k.chunk == 4096)
         k.refuse_pct /= 8;
     k.late_ack_pct = k.delivered && w.chance(20) ? static_cast<int>(w.pick(30)) : 0;
+    // So many messages that a place is needed again while its message is kept.
+    many = k.keeps && !k.cts && w.chance(10);
+    if (many)
+        k.late_ack_pct = 100;
     k.outlives = k.delivered || w.chance(30);
     if (losses_left > 0 || w.chance(15))
         choose_death();
@@ -219,7 +224,7 @@ void Trial::choose_send_order(const std::vector<size_t> &window)
 void Trial::choose_traffic()
 {
     // Now and then so many that the rings of slots and of messages begin again.
-    size_t n = 1 + w.pick(w.chance(3) ? 160 : 40),
+    size_t n = many ? PVN_MAX_SENDS + w.pick(100) : 1 + w.pick(w.chance(3) ? 160 : 40),
            width = !w.k.cts && w.chance(30) ? 1 + w.pick(4) : 1;
     bool grouped = w.chance(w.k.own_kick ? 20 : 50);
     // A sender that is ahead of the receiver finds a slot the moment that it is announced.
