@@ -111,8 +111,10 @@ struct stream {
     struct pvn_watch *watch;
     bool idle;
     unsigned empty; /* readings in a row that found nothing */
+    bool
+        eof; /* the peer has closed; of a sender, which waits for late acknowledgements alone: likewise */
     /* receiver */
-    bool eof, stalled;
+    bool stalled;
     bool early_acks; /* what arrives is acknowledged at once, see pvn_tcp_sockopt_early_acks */
     bool have_frame;
     bool follows;        /* f is large and follows another large one of the thread at once */

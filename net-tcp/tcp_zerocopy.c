@@ -151,7 +151,7 @@ static int take_byte(struct tcp_lane *t, struct stream *s, uint8_t b)
 
 int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
 {
-    while (in_any_case || awaits_acks(s)) {
+    while (!s->eof && (in_any_case || awaits_acks(s))) {
         uint8_t b[ANSWER_BYTES];
         t->stats.cts_calls += in_any_case;
         t->stats.ack_calls += !in_any_case;
@@ -159,6 +159,10 @@ int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return 0;
+        /* A receiver that has closed says on the control connection how much it had. */
+        s->eof = n == 0 && !in_any_case && t->unacked == 0;
+        if (s->eof)
             return 0;
         if (n <= 0)
             return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET,

@@ -97,6 +97,27 @@ TEST(FailoverKept, TheCommIsClosed)
     });
 }
 
+// A receiver that has everything closes: the end of its stream, before its GOODBYE, is no loss of the lanes.
+TEST(FailoverKept, ThePeerCloses)
+{
+    alone([] {
+        SendingSmall s;
+        raw::Bytes has_one(8);
+        s.send_one();
+        EXPECT_EQ(0, SendingSmall::take_number(s.stream));
+        s.stream.close();
+        for (int i = 0; i < 50; i++) {
+            s.others.use(); // which takes the steps of idle comms
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
+        s.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
+        s.close();
+        EXPECT_FALSE(said("failover:")) << Log::get().text();
+        EXPECT_FALSE(Log::get().warned({""})) << Log::get().text();
+    });
+}
+
 // The lanes are lost, and the comm is closed before it has others.
 TEST(FailoverKept, TheCommIsClosedInAFailover)
 {
