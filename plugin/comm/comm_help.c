@@ -137,7 +137,7 @@ static bool start(void)
     if (!has_changed)
         init_changed();
     number++;
-    return pvn_thread_start(&thread, run, (void *)number, "pvn-help") == 0; // NOLINT: a number
+    return pvn_thread_start(&thread, run, (void *)number, "pvn-help") == 0;
 }
 
 void comm_help_after_fork(void)

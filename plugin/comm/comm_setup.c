@@ -132,6 +132,7 @@ static int start_engine(struct pvn_comm *c)
                                  .owner = c,
                                  .outlives_lanes = pvn_conn_failover(c->link.conn),
                                  .keeps = keeps_small(c) && comm_help_new(c)};
+    const struct pvn_device *beside[PVN_MAX_DEVICES];
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_engine *engine;
     int rc;
@@ -151,8 +152,8 @@ static int start_engine(struct pvn_comm *c)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->link.conn);
     c->tests = c->help ? NO_EPOCH : c->epoch;
-    pvn_paths_init(&c->link.paths, c->link.conn, c->link.id);
-    c->link.paths.nbeside = pvn_devices_beside(c->dev, c->link.paths.beside, PVN_MAX_DEVICES);
+    pvn_paths_init(&c->link.paths, c->link.conn, c->link.id, beside,
+                   pvn_devices_beside(c->dev, beside, PVN_MAX_DEVICES));
     c->lists.driven = c->survives;
     for (int i = 0; i < c->link.conn->nlanes; i++)
         c->lists.driven |= (c->link.conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
@@ -545,6 +546,7 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_engine_free(c->engine);
     pvn_profile_free(c->profile);
     pvn_conn_close(c->link.conn, "the peer closed the comm while it was being set up");
+    pvn_paths_free(&c->link.paths);
     c->magic = c->epoch = c->sends = c->receives = c->tests = 0;
     if (c->survives || c->stats.live)
         comm_failback_finish(false, false);

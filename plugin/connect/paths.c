@@ -3,12 +3,15 @@
 #include "config.h"
 #include "connect/paths.h"
 
+#include <stdlib.h>
+
 #include "base/addr.h"
 #include "base/clock.h"
 #include "connect/route.h"
 #include "connect/sock.h"
 
-void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id)
+void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id,
+                    const struct pvn_device *const *beside, int n)
 {
     const struct pvn_hello *theirs = &first->theirs;
 
@@ -20,6 +23,16 @@ void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t 
     p->since_ns = pvn_now_ns();
     for (p->nothers = 0; p->nothers < theirs->nothers; p->nothers++)
         p->other[p->nothers] = theirs->other[p->nothers];
+    p->beside = n > 0 ? malloc((size_t)n * sizeof(const struct pvn_device *)) : NULL;
+    for (p->nbeside = 0; p->beside && p->nbeside < n; p->nbeside++)
+        p->beside[p->nbeside] = beside[p->nbeside];
+}
+
+void pvn_paths_free(struct pvn_paths *p)
+{
+    free(p->beside);
+    p->beside = NULL;
+    p->nbeside = 0;
 }
 
 bool pvn_paths_more(const struct pvn_paths *p)

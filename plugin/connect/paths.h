@@ -25,9 +25,9 @@
 /* All zero until init. Times are of the monotonic clock. */
 struct pvn_paths {
     struct pvn_conn_cfg home; /* connector: of the first connection; resumes that */
-    /* Devices of other interfaces, by which the peer may be reached; they outlive the comm. */
+    /* Devices of other interfaces, by which the peer may be reached; they outlive the comm. The list is its own. */
     int nbeside;
-    const struct pvn_device *beside[PVN_MAX_DEVICES];
+    const struct pvn_device **beside;
     /* Other addresses of the peer: at an acceptor those where its process can be seen (presence.h). */
     int nothers;
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
@@ -42,8 +42,11 @@ struct pvn_paths {
     bool said_useless;
 };
 
-/* first: the comm's first connection, which is up. id: of the comm. The caller fills beside. */
-void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id);
+/* first: the comm's first connection, which is up. id: of the comm. beside: n devices of other interfaces; without memory
+ * for the list there are none. */
+void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id,
+                    const struct pvn_device *const *beside, int n);
+void pvn_paths_free(struct pvn_paths *p);
 
 /* Connector: the configuration of attempt number *attempt, from 0. Paths that lead nowhere now are skipped, and *attempt
  * counts them. Path 0 always leads somewhere. */

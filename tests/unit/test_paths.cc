@@ -36,7 +36,11 @@ class Paths : public testing::Test
         first.cfg.peer_len = dev.addr_len;
         first.cfg.nonce = 5;
     }
-    void init(int others)
+    ~Paths() override
+    {
+        pvn_paths_free(&p);
+    }
+    void init(int others, const pvn_device *beside = nullptr)
     {
         first.theirs.nothers = static_cast<uint8_t>(others);
         for (int i = 0; i < others; i++) {
@@ -45,7 +49,7 @@ class Paths : public testing::Test
             a.bytes[0] = 127;
             a.bytes[3] = static_cast<uint8_t>(2 + i);
         }
-        pvn_paths_init(&p, &first, 7);
+        pvn_paths_init(&p, &first, 7, &beside, beside != nullptr);
     }
     // The paths of the first attempts, as a failover makes them: R, T or RT behind each says with which kinds of lane.
     std::string tries(int n)
@@ -82,8 +86,7 @@ TEST_F(Paths, AnotherDeviceOnTheRouteIsAPath)
 {
     pvn_device beside = dev;
     dev.addr = {};
-    p.beside[p.nbeside++] = &beside;
-    init(0);
+    init(0, &beside);
     EXPECT_TRUE(pvn_paths_more(&p));
     EXPECT_EQ("0RT 1RT 0RT", tries(3));
     unsigned attempt = 1;
