@@ -5,6 +5,9 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <time.h>
+
+#include "base/clock.h"
 
 int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
 {
@@ -17,6 +20,27 @@ int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const c
     if (rc == 0)
         pthread_setname_np(*thread, name);
     return -rc;
+}
+
+void pvn_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void pvn_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / PVN_NS_PER_S);
+    until.tv_nsec = (long)(ns % PVN_NS_PER_S);
+    pthread_cond_timedwait(cond, mutex, &until);
 }
 
 void *pvn_library_hold(void)

@@ -248,17 +248,6 @@ static void answer_one(struct comm_failback *f)
         pthread_cond_broadcast(&changed);
 }
 
-static void pause_for(uint64_t ns)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(ns / PVN_NS_PER_S);
-    until.tv_nsec = (long)(ns % PVN_NS_PER_S);
-    pthread_cond_timedwait(&changed, &lock, &until);
-}
-
 /* Removes a cancelled one from the list. */
 static struct comm_failback *take_cancelled(void)
 {
@@ -303,7 +292,7 @@ static void *run_trying(void *arg)
             busy |= f->conn && !atomic_load(&f->ready);
             worse |= f->worse || atomic_load(&f->ready);
         }
-        pause_for(busy ? BUSY_NS : worse ? IDLE_NS : WATCH_NS);
+        pvn_cond_wait(&changed, &lock, busy ? BUSY_NS : worse ? IDLE_NS : WATCH_NS);
     }
 }
 
@@ -323,7 +312,7 @@ static void *run_answering(void *arg)
                 answer_one(f);
             worse |= f->worse || f->lingers_ns;
         }
-        pause_for(worse ? IDLE_NS : WATCH_NS);
+        pvn_cond_wait(&changed, &lock, worse ? IDLE_NS : WATCH_NS);
     }
     return end_worker(arg);
 }
@@ -361,7 +350,7 @@ void comm_failback_finish(bool lingering, bool unmapping)
     pthread_cond_broadcast(&changed);
     while (is_running() && !pvn_link_keep_any() && !comm_live_any() && !pvn_presence_any() &&
            all_cancelled(lingering) && pvn_now_ns() < until)
-        pause_for(FINISH_NS / 8);
+        pvn_cond_wait(&changed, &lock, FINISH_NS / 8);
     join_ended();
     if (!is_running() && !unmapping) {
         unused = library;
@@ -374,12 +363,7 @@ void comm_failback_finish(bool lingering, bool unmapping)
 
 static void init_changed(void)
 {
-    pthread_condattr_t attr;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pvn_cond_init(&changed);
     has_changed = true;
 }
 

@@ -91,17 +91,6 @@ static void look(struct comm_help *h, uint64_t now)
     h->hurries = hurries;
 }
 
-static void pause_for(uint64_t ns)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(ns / PVN_NS_PER_S);
-    until.tv_nsec = (long)(ns % PVN_NS_PER_S);
-    pthread_cond_timedwait(&changed, &lock, &until);
-}
-
 /* arg: its number. Steps are taken under the lock: none of them blocks. */
 static void *run(void *arg)
 {
@@ -114,7 +103,7 @@ static void *run(void *arg)
             look(h, now);
             until = h->hurries && h->look_ns < until ? h->look_ns : until;
         }
-        pause_for(until > now ? until - now : 0);
+        pvn_cond_wait(&changed, &lock, until > now ? until - now : 0);
     }
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -122,12 +111,7 @@ static void *run(void *arg)
 
 static void init_changed(void)
 {
-    pthread_condattr_t attr;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pvn_cond_init(&changed);
     has_changed = true;
 }
 
@@ -160,6 +144,7 @@ bool comm_help_new(struct pvn_comm *c)
     if (!h)
         return false;
     h->comm = c;
+    h->wait_ns = FIRST_NS;
     pthread_mutex_lock(&lock);
     runs = users > 0 || start();
     users += runs;
@@ -181,7 +166,7 @@ void comm_help_join(struct pvn_comm *c)
 
 /* ---- close ---- */
 
-/* The peer's machine has all bytes, or the peer has closed: no failover can be of use. */
+/* The peer's machine has all bytes, or the comm has ended: there is nothing to wait for. */
 static bool has_arrived(const struct pvn_comm *c)
 {
     if (c->end.failed || pvn_engine_kept(c->engine) == 0)
