@@ -52,8 +52,8 @@ static inline void comm_help_give(struct comm_help *h)
 bool comm_help_new(struct pvn_comm *c);
 /* The comm is up, and is used in turn from now on. */
 void comm_help_join(struct pvn_comm *c);
-/* The comm is closed, and no thread attends to it any more: takes it from the plugin's, for good, and waits until what it keeps is
- * with the peer, for a few seconds at most. */
+/* The comm is closed, and no other thread attends to it any more: waits until the peer's machine has what is kept, for a few
+ * seconds at most, and warns if it has not. Nothing is sent for a comm with open requests. */
 void comm_help_leave(struct pvn_comm *c);
 void comm_help_after_fork(void);
 

@@ -5,7 +5,7 @@
  * end: the connection in use, where the peer is reached again, and one state machine, whose table (link.c) says what may
  * follow what. A connection (conn.h) has states of its own while it is set up; a link outlives its connections.
  *
- * Threads: the one that makes the comm's data calls. Others read sender, id and keeper, which do not change while they
+ * Threads: whoever has the comm: the thread of its data calls, or pvn-help in its place (ARCHITECTURE). Others read sender, id and keeper, which do not change while they
  * may, and what paths.h says.
  */
 #ifndef PVN_CONNECT_LINK_H

@@ -5,7 +5,7 @@
  * what shows meanwhile that the peer is there. The comm takes the steps (comm_failover.c), since fences, registrations and
  * the engine are its own.
  *
- * Threads: the one of the comm's data calls.
+ * Threads: as link.h.
  */
 #ifndef PVN_CONNECT_LINK_FAILOVER_H
 #define PVN_CONNECT_LINK_FAILOVER_H

@@ -14,7 +14,7 @@
  * A process that is stopped as a whole answers no HELLO. Its machine does, and acknowledges what
  * this end has sent.
  *
- * Threads: step and any: the answering thread, and any: all. The others: the thread of the comm's data calls.
+ * Threads: step and any: the answering thread, and any: all. The others: as link.h.
  */
 #ifndef PVN_CONNECT_LINK_KEEP_H
 #define PVN_CONNECT_LINK_KEEP_H

@@ -11,7 +11,7 @@
  * The comm then goes on with the lanes that this pair of devices has. A route that leads over an
  * interface which is none of the plugin's devices is not taken: the user may have excluded it.
  *
- * Threads: the one of the comm's data calls. Others read what init has set (next, index), which does not change.
+ * Threads: as link.h. Others read what init has set (next, index), which does not change.
  */
 #ifndef PVN_CONNECT_PATHS_H
 #define PVN_CONNECT_PATHS_H

@@ -36,7 +36,7 @@ if [ $# = 2 ]; then
 else
     SOURCE_DATE_EPOCH=$(git -C "$here" log -1 --format=%ct) || fail "this is no git clone: name an archive that make dist has made"
     export SOURCE_DATE_EPOCH
-    echo "release.sh: the source archive; the log is $out/work/dist.log" >&2
+    echo "release.sh: the source archive; the log is dist.log in the work folder of $out" >&2
     (from_commit) >"$out/work/dist.log" 2>&1 || {
         tail -n 15 "$out/work/dist.log" >&2
         fail "the source archive was not made; the whole log is $out/work/dist.log"
