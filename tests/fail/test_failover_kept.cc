@@ -42,6 +42,15 @@ struct SendingSmall : Sending {
         EXPECT_TRUE(raw::Bytes(bytes, 3) == stream.recv(bytes)) << "overwritten since";
         return static_cast<int64_t>(f.seq);
     }
+    // The lanes are lost, and the sender has begun its failover.
+    void begin_failover()
+    {
+        lose();
+        EXPECT_TRUE(eventually([&] {
+            others.use(); // which takes the steps of idle comms
+            return said("the connection is made again");
+        }));
+    }
     // Goes through the exchange of a failover, at whose begin it has nothing.
     void take_over()
     {
@@ -124,11 +133,7 @@ TEST(FailoverKept, TheCommIsClosedInAFailover)
     alone([] {
         SendingSmall s;
         s.send_one();
-        s.lose();
-        EXPECT_TRUE(eventually([&] {
-            s.others.use(); // which takes the steps of idle comms
-            return said("the connection is made again");
-        }));
+        s.begin_failover();
         std::thread peer([&] {
             s.take_over();
             EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
@@ -145,11 +150,7 @@ TEST(FailoverKept, TheCommIsClosedWithoutAPeer)
     alone([] {
         SendingSmall s;
         s.send_one();
-        s.lose();
-        EXPECT_TRUE(eventually([&] {
-            s.others.use();
-            return said("the connection is made again");
-        }));
+        s.begin_failover();
         s.close();
         EXPECT_TRUE(
             Log::get().warned({"closed while 1 small message", "may not have reached the peer",
@@ -184,11 +185,7 @@ TEST(FailoverKept, TheCommIsClosedByAnotherThread)
         for (int i = 0; i < 3; i++) {
             SendingSmall s;
             s.send_one();
-            s.lose();
-            EXPECT_TRUE(eventually([&] {
-                s.others.use();
-                return said("the connection is made again");
-            }));
+            s.begin_failover();
             std::thread peer([&] {
                 s.take_over();
                 EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));

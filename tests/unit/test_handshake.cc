@@ -162,6 +162,24 @@ struct Handshake : testing::Test {
             return rs != -EAGAIN && ra != -EAGAIN;
         });
     }
+    // A lane of the acceptor blocks within a step of the set-up, which succeeds nevertheless.
+    void take_a_long_step(const std::function<void()> &steps)
+    {
+        for (auto &lane : pvn_memlane_plan[1])
+            lane.verify = -EAGAIN;
+        pvn_memlane_plan[1][0].verify_blocks_ms = 3000;
+        begin();
+        EXPECT_TRUE(until([&] {
+            steps();
+            return pvn_memlane_plan[1][0].verify_blocks_ms == 0;
+        })) << "no step was long";
+        EXPECT_EQ(-EAGAIN, rs) << s->err.reason[0];
+        for (auto &lane : pvn_memlane_plan[1])
+            lane.verify = 0;
+        ASSERT_TRUE(both());
+        EXPECT_EQ(0, ra) << accept_err.reason[0];
+        EXPECT_EQ(0, rs) << s->err.reason[0];
+    }
     void one_lane_comes_up()
     {
         begin();
@@ -348,45 +366,23 @@ TEST_F(Handshake, AcceptWaitsForThePeerThatIsThere)
 TEST_F(Handshake, AStepThatTakesLongIsNoAbsenceOfThePeer)
 {
     params.accept_timeout = 2 * PVN_NS_PER_S;
-    for (auto &lane : pvn_memlane_plan[1])
-        lane.verify = -EAGAIN;
-    pvn_memlane_plan[1][0].verify_blocks_ms = 3000;
-    begin();
-    EXPECT_TRUE(until([&] {
+    take_a_long_step([&] {
         step_sender();
         step_acceptor();
-        return pvn_memlane_plan[1][0].verify_blocks_ms == 0;
-    }));
-    EXPECT_EQ(-EAGAIN, rs) << s->err.reason[0];
-    for (auto &lane : pvn_memlane_plan[1])
-        lane.verify = 0;
-    ASSERT_TRUE(both());
-    EXPECT_EQ(0, ra) << accept_err.reason[0];
-    EXPECT_EQ(0, rs) << s->err.reason[0];
+    });
 }
 
 // Nor does it use up the time of a state whose peer, an older one, does not say that it drives the set-up.
 TEST_F(Handshake, AStepThatTakesLongIsNoDelayOfThePeer)
 {
     params.verify_timeout = params.ready_timeout = 2 * PVN_NS_PER_S;
-    for (auto &lane : pvn_memlane_plan[1])
-        lane.verify = -EAGAIN;
-    pvn_memlane_plan[1][0].verify_blocks_ms = 3000;
-    begin();
-    EXPECT_TRUE(until([&] {
+    take_a_long_step([&] {
         if (s->state > PVN_CONN_HELLO)
             s->theirs.features &= ~static_cast<uint64_t>(PVN_FEATURE_BEATS);
         step_sender();
         if (pvn_memlane_plan[1][0].verify_blocks_ms)
             step_acceptor();
-        return pvn_memlane_plan[1][0].verify_blocks_ms == 0;
-    }));
-    EXPECT_EQ(-EAGAIN, rs) << s->err.reason[0];
-    for (auto &lane : pvn_memlane_plan[1])
-        lane.verify = 0;
-    ASSERT_TRUE(both());
-    EXPECT_EQ(0, ra) << accept_err.reason[0];
-    EXPECT_EQ(0, rs) << s->err.reason[0];
+    });
     EXPECT_EQ(2, s->nlanes);
 }
 
