@@ -76,6 +76,16 @@ to_tcp() { survived "$1" tcp && grep -q 'large packets are lost on the path' "$t
 name=rdma_that_loses_large_packets_and_tcp_goes_on
 rdma $name record "rule large status status=RETRY_EXC_ERR min_len=2000 nth=1 every=1 count=0" --sizes 1000,1M --iters 100
 verdict $name to_tcp $name
+# The device has room for the new lanes and not for the memory that is registered: TCP takes it. Which registration that is depends
+# on how many the lanes and the rings need, so the first one is looked for at which this is said.
+refused() { survived "$1" tcp && grep -q 'the new lanes do not take the memory that is registered' "$tmp/$1"; }
+name=rdma_whose_new_lanes_refuse_the_memory_and_tcp_goes_on
+for nth in 11 10 12 {13..20} {5..9}; do
+    rdma $name record "rule break status status=RETRY_EXC_ERR nth=300
+rule full fail call=reg_mr errno=ENOMEM nth=$nth every=1 count=0" --sizes 64K --iters 300 --timeout 20
+    ! grep -q 'the new lanes do not take' "$tmp/$name" || break
+done
+verdict $name refused $name
 # A device that dies under the first message is no path that loses large packets.
 not_the_network() { survived "$1" tcp && ! grep -q 'large packets are lost on the path' "$tmp/$1"; }
 name=rdma_device_that_dies_at_once_is_called_that
