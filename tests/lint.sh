@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 900
 # Checks of the source that need no run: format, shell, spelling, words, openings of comments, licence lines, length of files,
-# headers that compile alone, include directions, the symbols of the shared object, gcc's analyzer.
+# headers that compile alone, include directions, the symbols of the shared object, the patterns of the mutation tests, gcc's analyzer.
 # usage: lint.sh [CHECK...]     all of them without an argument; the names are those of the functions below.
 # Part of `make check`, which sets PVN_SRCDIR and PVN_BUILDDIR (default: build). A tool that is missing is a skip.
 set -u
@@ -15,7 +15,7 @@ jobs=${PVN_JOBS:-$(nproc)}
 cd "$src" || exit 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=(format shell spelling words openings licence length headers cxx_headers directions cycles lane_names symbols tool_code hardening analyzer)
+checks=(format shell spelling words openings licence length headers cxx_headers directions cycles lane_names symbols mutations tool_code hardening analyzer)
 
 # The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
@@ -216,6 +216,14 @@ symbols() {
     local n
     n=$(nm -D --defined-only "$so" | grep -cE 'ncclNetPlugin_v')
     [[ $n = 9 ]] || echo "$n versions of ncclNetPlugin are exported, not 9"
+}
+
+# The rules that the mutation tests take out are still where those look for them.
+mutations() {
+    local script
+    for script in tests/sim/mutations.sh tests/fail/mutations.sh; do
+        PVN_MUTATION_PATTERNS=1 PVN_BUILDDIR=$build PVN_SRCDIR=$src bash "$script" | grep '^not ok'
+    done
 }
 
 # The shared object has none of what only the tools need: captures, checks and counters.

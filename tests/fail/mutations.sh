@@ -41,7 +41,9 @@ peer=tests/fail/test_failover_peer listener=tests/fail/test_listener handshake=t
 comm=plugin/comm connect=plugin/connect
 # The control: a copy that differs in nothing passes.
 cp "$src/$comm/comm_failover.c" "$tmp/none.c"
-if built none $comm/comm_failover.c && run none $peer:FailoverSending.AProperPeer && grep -q 'OK ' "$tmp/none.out"; then
+if [ -n "${PVN_MUTATION_PATTERNS:-}" ]; then
+    : # nothing is built
+elif built none $comm/comm_failover.c && run none $peer:FailoverSending.AProperPeer && grep -q 'OK ' "$tmp/none.out"; then
     echo "ok mutation none: a mere copy passes"
 else
     echo "not ok mutation none: a mere copy of the plugin fails"
@@ -118,7 +120,7 @@ mutate listener-takes-the-time-too-early $listener:Unauthenticated.OneThatComesI
 /^int pvn_listener_accept/,/^}/s/^    pthread_mutex_lock.*/    now = pvn_now_ns();\n&/'
 mutate region-is-not-retired $cache:Memcache.ARegionWhosePagesMayBeOthersIsNotOffered plugin/memory/memcache.c 's/^        retire\(c, n\);/        ;/'
 mutate region-is-retired-too-early $cache:Memcache.ARegionIsOfferedWhileAnyoneHasAllOfIt plugin/memory/memcache.c 's/n->whole == 0 && n->tree/n->tree/'
-mutate answering-thread-waits-by-the-wall-clock $listener:Clock.AWallClockThatIsSetBackStopsNoAnswer $comm/comm_failback.c \
+mutate answering-thread-waits-by-the-wall-clock $listener:Clock.AWallClockThatIsSetBackStopsNoAnswer plugin/base/thread.c \
     's/CLOCK_MONOTONIC/CLOCK_REALTIME/'
 
 wait

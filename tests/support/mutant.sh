@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # For the scripts that take a rule out of a copy of a source file, and show that a test notices; to be sourced. The script
 # has a folder $tmp and defines built NAME FILE, which makes of $tmp/NAME.c (or .cc, .h), the copy of FILE, whatever is run.
-# PVN_MUTATION=NAME makes that one alone.
+# PVN_MUTATION=NAME makes that one alone. With PVN_MUTATION_PATTERNS=1 nothing is built or run: a line that changes nothing is a
+# failure all the same, which tests/lint.sh sees at once.
 # shellcheck shell=bash disable=SC2154
 
 # mutant NAME FILE SED-SCRIPT: each line of the script must change something. Status 1: there is nothing to run.
@@ -18,6 +19,7 @@ mutant() {
             return 1
         fi
     done <<<"$3"
+    [ -z "${PVN_MUTATION_PATTERNS:-}" ] || return 1
     built "$name" "$file" && return
     echo "not ok mutation $name: it does not compile"
     tail -n 5 "$tmp/$name.log" | sed 's/^/  /'
