@@ -95,7 +95,7 @@ struct pvn_conn {
     uint64_t stepped_ns; /* end of the last call of step */
     uint64_t began_ns;   /* when the first byte of an unfinished frame came, 0: none */
     uint64_t heard_ns;   /* when the peer last sent a frame, moved on while nobody called */
-    uint64_t beat_ns;    /* when this end last sent a BEAT */
+    uint64_t said_ns;    /* when this end last sent a frame */
     struct pvn_ctrl ctrl;
     struct pvn_watch *watch; /* of the control socket, from UP on */
     unsigned unwatched;      /* calls of pvn_conn_watch without a watch */

@@ -25,7 +25,7 @@
 
 enum { CONNECTOR, ACCEPTOR, ROLES };
 
-/* From one BEAT to the next, and how long after the last one the peer's caller counts as away. */
+/* From a frame to the next BEAT, and how long after the last one the peer's caller counts as away. */
 #define BEAT_NS   (PVN_NS_PER_S / 4)
 #define ABSENT_NS (2 * BEAT_NS)
 
@@ -154,11 +154,12 @@ static bool is_absent(const struct pvn_conn *c, uint64_t now)
     return beats(c) && now - c->heard_ns > ABSENT_NS;
 }
 
+/* Every frame says that this end is driven: a set-up in which nobody waits needs no BEAT. */
 static void beat(struct pvn_conn *c, uint64_t now)
 {
-    if (!beats(c) || now - c->beat_ns < BEAT_NS || c->ctrl.tx_len > 0)
+    if (!beats(c) || now - c->said_ns < BEAT_NS || c->ctrl.tx_len > 0)
         return;
-    c->beat_ns = now;
+    c->said_ns = now;
     if (pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_BEAT, NULL, 0, NULL) == 0)
         pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does the next get */
 }

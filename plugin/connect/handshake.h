@@ -21,10 +21,11 @@
  *
  * Deadlines count the time in which the callers of both ends drive the machine: NCCL's proxy thread
  * may be busy elsewhere for seconds, which is no fault of the peer or of the path. An end that is
- * driven says so by a BEAT now and then; while the peer sends none, the limit is ACCEPT_TIMEOUT. Where the peer's own caller has to come
- * first (the connector waits for somebody to call accept; a lazy end of NCCL's v4 interface waits
- * for the first isend), the deadline is ACCEPT_TIMEOUT or none, until the first byte of the peer's
- * answer is there.
+ * driven says so by its frames, and by a BEAT when it has had none to send for a while; while the
+ * peer sends nothing, the limit is ACCEPT_TIMEOUT. Where the peer's own caller has to come first
+ * (the connector waits for somebody to call accept; a lazy end of NCCL's v4 interface waits for the
+ * first isend), the deadline is ACCEPT_TIMEOUT or none, until the first byte of the peer's answer
+ * is there.
  *
  * Threads: one at a time. Nothing blocks.
  */

@@ -260,6 +260,37 @@ TEST(Absent, AfterItsFirstCalls)
     peer.join();
 }
 
+// A frame says as much as a BEAT: one that follows at once would be a packet for nothing in every set-up.
+TEST(Present, ABeatIsSentOnlyWhereNoFrameWas)
+{
+    Env e({{"ACCEPT_TIMEOUT", "1500ms"}, {"OFFER_TIMEOUT", "60s"}});
+    Net n(12);
+    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+    raw::Listener l;
+    raw::make_handle(h, l.port, 7);
+    int types[2] = {};
+    std::chrono::steady_clock::duration took = {};
+    std::thread peer([&] {
+        int type;
+        raw::Sock s = l.accept();
+        s.recv(PVN_PREAMBLE_BYTES);
+        s.recv_frame(&type);
+        auto before = std::chrono::steady_clock::now();
+        pvn_hello mine = raw::plain_hello(7);
+        mine.features = PVN_FEATURE_BEATS;
+        s.send(raw::hello(mine));
+        for (int &t : types)
+            s.recv_frame(&t);
+        took = std::chrono::steady_clock::now() - before;
+    });
+    void *sc;
+    EXPECT_EQ(ncclRemoteError, connect_until(n, h, &sc));
+    peer.join();
+    EXPECT_EQ(PVN_FRAME_OFFER, types[0]);
+    EXPECT_EQ(PVN_FRAME_BEAT, types[1]);
+    EXPECT_GE(took, std::chrono::milliseconds(250));
+}
+
 TEST(Absent, ConnectGivenUpByFinalize)
 {
     alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
