@@ -17,8 +17,6 @@
 #include "nccl/types.h"
 
 enum { MAX_PORTS = 256 };
-/* A flap shorter than this is left to the queue pairs' own retransmission. */
-#define PORT_GRACE_NS UINT64_C(3000000000)
 
 struct pvn_rdma_nic {
     const struct pvn_verbs *v;
@@ -33,6 +31,7 @@ struct pvn_rdma_nic {
     _Atomic int fatal; /* the event that ended the device, plus one; 0: none */
     _Atomic int down;  /* ports that are down */
     _Atomic uint64_t down_since[MAX_PORTS];
+    _Atomic uint64_t gids_changed[MAX_PORTS]; /* when its table was, last; 0: never */
 };
 
 static int nic_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
@@ -210,6 +209,12 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
         pvn_info(PVN_NET, "%s port %d is up again", n->name, ev->element.port_num);
         port_event(n, ev->element.port_num, true);
         break;
+    case IBV_EVENT_GID_CHANGE:
+        pvn_info(PVN_NET, "%s port %d: its table of GIDs has changed", n->name,
+                 ev->element.port_num);
+        if (ev->element.port_num >= 0 && ev->element.port_num < MAX_PORTS)
+            atomic_store(&n->gids_changed[ev->element.port_num], pvn_now_ns());
+        break;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -254,10 +259,15 @@ int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err)
         return 0;
     uint64_t since = atomic_load(&n->down_since[port]);
     uint64_t now = pvn_now_ns();
-    if (since == 0 || now - since < PORT_GRACE_NS)
+    if (since == 0 || now - since < PVN_RDMA_GRACE_NS)
         return 0;
     pvn_err_set(err, -ENETDOWN, "%s port %d has been down for %.1f s", n->name, port,
                 (double)(now - since) / 1e9);
     pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
     return -ENETDOWN;
+}
+
+const _Atomic uint64_t *pvn_rdma_nic_gids_changed(const struct pvn_rdma_nic *n, int port)
+{
+    return &n->gids_changed[port];
 }

@@ -9,9 +9,14 @@
 #ifndef PVN_NET_PVRDMA_NIC_H
 #define PVN_NET_PVRDMA_NIC_H
 
+#include <stdatomic.h>
+
 #include "memory/memcache.h"
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/verbs.h"
+
+/* Longer than a flap, which is left to the queue pairs' own retransmission. */
+#define PVN_RDMA_GRACE_NS (3 * PVN_NS_PER_S)
 
 struct pvn_rdma_nic;
 
@@ -33,5 +38,9 @@ void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *o
  * nothing happened: a few loads.
  */
 int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err);
+
+/* When the port's table of GIDs changed last (pvn_now_ns), as far as health has read the device's
+ * events; 0: never. Lives as long as n. */
+const _Atomic uint64_t *pvn_rdma_nic_gids_changed(const struct pvn_rdma_nic *n, int port);
 
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -194,6 +195,8 @@ static void fill_hold(struct pvn_rdma_adapter *a, int port, struct pvn_rdma_hold
     h->hca = *entry(a);
     h->port = a->table->ports[port];
     pvn_rdma_gpu_registrar(a->now->gpu, &h->registrar);
+    h->gids_changed = pvn_rdma_nic_gids_changed(a->now->nic, h->port.port);
+    h->gids_seen = atomic_load(h->gids_changed);
     a->now->lanes++;
 }
 
@@ -229,9 +232,47 @@ void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold)
     free(hold);
 }
 
-int pvn_rdma_adapter_health(const struct pvn_rdma_hold *hold, struct pvn_err *err)
+void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid_row *own)
 {
-    return pvn_rdma_nic_health(hold->opened->nic, hold->port.port, err);
+    hold->own = *own;
+    hold->has_own = true;
+}
+
+/* `changed`: when the table was. A row that has moved to another index is the same address: queue pairs keep the
+ * adapter's entry of it. */
+static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_err *err)
+{
+    const struct pvn_rdma_adapter *a = h->adapter;
+    struct pvn_gid_row rows[PVN_RDMA_MAX_GIDS];
+    uint64_t away = pvn_now_ns() - changed;
+    char gid[80];
+
+    if (away < PVN_RDMA_GRACE_NS)
+        return 0;
+    h->gids_seen = changed;
+    if (!h->has_own)
+        return 0;
+    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, PVN_RDMA_MAX_GIDS);
+    if (n < 0)
+        return 0; /* the device's own end shows elsewhere */
+    for (int i = 0; i < n; i++)
+        if (rows[i].type == h->own.type &&
+            memcmp(rows[i].raw, h->own.raw, sizeof(rows[i].raw)) == 0)
+            return 0;
+    pvn_err_set(
+        err, -ENETDOWN,
+        "%s port %d has not had its GID %s for %.1f s: the address of its interface was changed or removed",
+        h->hca.name, h->port.port, pvn_gid_text(&h->own, gid, sizeof(gid)),
+        (double)away / PVN_NS_PER_S);
+    pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
+    return -ENETDOWN;
+}
+
+int pvn_rdma_adapter_health(struct pvn_rdma_hold *hold, struct pvn_err *err)
+{
+    int rc = pvn_rdma_nic_health(hold->opened->nic, hold->port.port, err);
+    uint64_t changed = atomic_load_explicit(hold->gids_changed, memory_order_relaxed);
+    return rc || changed == hold->gids_seen ? rc : look_for_own(hold, changed, err);
 }
 
 const struct pvn_gpumem_cap *pvn_rdma_adapter_gpu_cap(const struct pvn_rdma_adapter *a)

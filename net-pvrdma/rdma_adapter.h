@@ -28,6 +28,10 @@ struct pvn_rdma_hold {
     struct pvn_hca hca; /* copies of the table's entries when this was made */
     struct pvn_hca_port port;
     struct pvn_rdma_registrar registrar;
+    struct pvn_gid_row own; /* the row that the lane's queue pairs send from */
+    bool has_own;
+    const _Atomic uint64_t *gids_changed; /* see pvn_rdma_nic_gids_changed */
+    uint64_t gids_seen;                   /* its value when the table was last read */
 };
 
 /* Adapter number `hca` of the table, which is open. gpu: with all but pd, host and known; copied,
@@ -46,8 +50,13 @@ int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block,
                           struct pvn_rdma_hold **out, struct pvn_err *err);
 /* The lane has been closed, or was not made. */
 void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold);
-/* The health of the context that is held: see pvn_rdma_nic_health. */
-int pvn_rdma_adapter_health(const struct pvn_rdma_hold *hold, struct pvn_err *err);
+/* The lane's queue pairs send from this row of the port's table of GIDs from now on. */
+void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid_row *own);
+/* The health of the context that is held: see pvn_rdma_nic_health. -ENETDOWN also when the GID that
+ * the lane sends from has been away for as long: no packet leaves then, or none with an address that
+ * the peer takes, which shows only when all retransmissions are over (33 s with InfiniBand's usual
+ * time-outs). Called by the lane alone. */
+int pvn_rdma_adapter_health(struct pvn_rdma_hold *hold, struct pvn_err *err);
 
 /* The verdict of the start. */
 const struct pvn_gpumem_cap *pvn_rdma_adapter_gpu_cap(const struct pvn_rdma_adapter *a);

@@ -137,6 +137,9 @@ struct pvn_rdma_lane_cfg {
     /* Looks if the device or port has reported its end; called by every poll, must be cheap. 0 or a
      * negative errno with *err. NULL: nobody watches. */
     int (*health)(void *ctx_arg, struct pvn_err *err);
+    /* Called when the ends have agreed on a row of gids, for which health looks as well; NULL: it
+     * does not. */
+    void (*sends_from)(void *health_arg, const struct pvn_gid_row *own);
     void *health_arg;
     /* The lane does not use verbs any more: the last that close does. Not called where lane_new
      * fails. NULL: nobody counts. */

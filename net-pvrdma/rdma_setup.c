@@ -120,6 +120,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
                             &r->gid, &l->err);
         if (rc < 0)
             return rc;
+        if (r->cfg.sends_from)
+            r->cfg.sends_from(r->cfg.health_arg, &r->cfg.gids[r->gid.local]);
     }
     r->nqps = r->peer.nqps < r->cfg.qps ? r->peer.nqps : r->cfg.qps;
     r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;

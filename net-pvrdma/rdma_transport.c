@@ -298,6 +298,11 @@ static int health(void *arg, struct pvn_err *err)
     return pvn_rdma_adapter_health(arg, err);
 }
 
+static void sends_from(void *arg, const struct pvn_gid_row *own)
+{
+    pvn_rdma_adapter_send_from(arg, own);
+}
+
 static void closed(void *arg)
 {
     pvn_rdma_adapter_release(arg);
@@ -352,6 +357,7 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .pkey_index = (uint16_t)p->pkey,
         .max_rd_atomic = h->max_rd_atomic,
         .health = health,
+        .sends_from = sends_from,
         .closed = closed,
         .health_arg = hold,
         .registrar = hold->registrar,

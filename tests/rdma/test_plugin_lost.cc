@@ -124,6 +124,50 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
     }
 }
 
+// The address of an adapter's interface is changed: its queue pairs are given up at once, instead of after all their
+// retransmissions (half a minute), and new ones use the new address.
+TEST_F(PluginLost, AGidThatIsRenumbered)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_TRUE(said("::ffff:10.100.0.1 (RoCE v2)")) << Log::get().text();
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 ::ffff:10.200.0.77 v2"));
+    unsigned salt = 2;
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_TRUE(r.move(salt++));
+        return HasFailure() || said("connected again after");
+    })) << Log::get().text();
+    EXPECT_TRUE(said("mlx5_0 port 1 has not had its GID ::ffff:10.100.0.1 (RoCE v2) for "))
+        << Log::get().text();
+    for (int i = 0; i < 50; i++)
+        ASSERT_TRUE(r.move(salt++));
+    EXPECT_TRUE(said("::ffff:10.200.0.77 (RoCE v2)")) << Log::get().text();
+}
+
+// An address that is there again soon, as after a renewal, and other addresses of the adapter are no loss.
+TEST_F(PluginLost, AGidThatComesBack)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 none"));
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 5 ::ffff:10.200.0.77 v2"));
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 ::ffff:10.100.0.1 v2"));
+    // Every empty poll looks; so long that a GID that was away would be missed.
+    auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(3500);
+    unsigned salt = 2;
+    while (std::chrono::steady_clock::now() < until)
+        ASSERT_TRUE(r.move(salt++)) << Log::get().text();
+    EXPECT_TRUE(said("mlx5_0 port 1: its table of GIDs has changed")) << Log::get().text();
+    EXPECT_FALSE(said("has not had its GID")) << Log::get().text();
+    EXPECT_FALSE(said("connected again after")) << Log::get().text();
+}
+
 // The receiver's device never ends the acknowledgement of a message that the receiver has taken. No
 // request is open there and only the sender's comm is called: the receiver's has to see it all the
 // same. (In the other modes the sender has a request of its own that fails.)
