@@ -509,6 +509,65 @@ TEST_F(Rc, LateReceiveIsWaitedFor)
     EXPECT_EQ(b->buf[0], 55);
 }
 
+// Neither retries nor acknowledgements, in attributes and in what happens.
+TEST_F(Rc, UnreliableSendsAreDoneWhenSent)
+{
+    ASSERT_EQ(lib().sv_configure("profile roce"), 0);
+    a = new End;
+    b = new End;
+    for (End *e : {a, b}) {
+        ibv_qp_init_attr init{};
+        init.send_cq = init.recv_cq = e->cq;
+        init.cap = {4, 4, 1, 1, 0};
+        init.qp_type = IBV_QPT_UC;
+        e->qp = lib().ibv_create_qp(e->pd, &init);
+        ASSERT_NE(e->qp, nullptr);
+        ASSERT_EQ(e->to_init(), 0);
+    }
+    for (End *e : {a, b}) {
+        Address peer = (e == a ? b : a)->address();
+        EXPECT_EQ(e->to_rtr(peer), EINVAL) << "attributes of a reliable one";
+        ibv_qp_attr r{};
+        r.qp_state = IBV_QPS_RTR;
+        r.path_mtu = IBV_MTU_1024;
+        r.dest_qp_num = peer.qpn;
+        r.ah_attr.is_global = 1;
+        r.ah_attr.port_num = 1;
+        r.ah_attr.grh.dgid = peer.gid;
+        r.ah_attr.grh.sgid_index = 1;
+        ASSERT_EQ(lib().ibv_modify_qp(e->qp, &r,
+                                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                          IBV_QP_RQ_PSN),
+                  0);
+        EXPECT_EQ(e->to_rts(), EINVAL);
+        r.qp_state = IBV_QPS_RTS;
+        ASSERT_EQ(lib().ibv_modify_qp(e->qp, &r, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+    }
+    auto send = [&](uint64_t id) {
+        a->buf[0] = char(id);
+        ASSERT_EQ(a->post(IBV_WR_SEND_WITH_IMM, 0, 1, id, 0, 0, IBV_SEND_SIGNALED, uint32_t(id)),
+                  0);
+        ibv_wc wc = a->wait();
+        EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+        EXPECT_EQ(wc.wr_id, id);
+    };
+    EXPECT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 1, 9, b->addr(), b->mr->rkey), EINVAL);
+    send(1); // finds no receive
+    ASSERT_EQ(b->recv(8, 8, 100), 0);
+    EXPECT_EQ(b->wait(0.02).status, kNone);
+    ASSERT_EQ(command("port mlx5_0 1 down"), 0);
+    send(2);
+    ASSERT_EQ(command("port mlx5_0 1 up"), 0);
+    EXPECT_EQ(b->wait(0.02).status, kNone);
+    send(3);
+    ibv_wc wc = b->wait();
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.wr_id, 100u);
+    EXPECT_EQ(wc.imm_data, 3u);
+    EXPECT_EQ(b->buf[8], 3);
+    EXPECT_EQ(b->poll_all(), 0);
+}
+
 TEST_F(Rc, ReceiverNotReadyEndsWithItsOwnStatus)
 {
     Params p;

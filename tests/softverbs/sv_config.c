@@ -93,6 +93,7 @@ static const struct sv_profile profiles[] = {
         .check_mtu = 1,
         .routed = 1,
         .fork_safe = 1,
+        .uc = 1,
         .seed = 1,
     },
     {
@@ -234,6 +235,7 @@ static const struct {
     KEY(peer_memory),
     KEY(no_pci),
     KEY(iwarp),
+    KEY(uc),
     KEY(seed),
 #undef KEY
 };

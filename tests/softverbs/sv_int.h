@@ -74,6 +74,7 @@ struct sv_profile {
     long peer_memory; /* and may be registered by its address, without a dma-buf */
     long no_pci;      /* sysfs shows no PCI functions: none is taken for one of the machine's */
     long iwarp;       /* RDMA over TCP, which rdma_cm alone connects */
+    long uc;          /* there are unreliable connections, for SENDs of one piece */
     long seed;
 };
 

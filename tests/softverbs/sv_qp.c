@@ -115,7 +115,8 @@ SV_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
     int err = sv_ctx_check(c);
     if (!err)
         err = sv_fault_call("create_qp", c->dev, NULL);
-    if (!err && (init->qp_type != IBV_QPT_RC || init->srq))
+    bool there = init->qp_type == IBV_QPT_RC || (init->qp_type == IBV_QPT_UC && sv.p.uc);
+    if (!err && (!there || init->srq))
         err = EOPNOTSUPP;
     if (!err && (!init->send_cq || !init->recv_cq || ((struct sv_cq *)init->send_cq)->taken ||
                  ((struct sv_cq *)init->recv_cq)->taken || ((struct sv_pd *)pd)->taken))
@@ -231,6 +232,12 @@ static const struct {
          IBV_QP_MIN_RNR_TIMER},
 };
 
+/* Attributes that UC has not. */
+enum {
+    RELIABLE = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
+               IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+};
+
 static int check_step(const struct sv_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
     enum ibv_qp_state from = qp->ibv.state;
@@ -242,8 +249,10 @@ static int check_step(const struct sv_qp *qp, const struct ibv_qp_attr *a, int m
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         if (steps[i].from != from || steps[i].to != to)
             continue;
-        int all = steps[i].required | steps[i].optional | IBV_QP_STATE;
-        return (mask & steps[i].required) != steps[i].required || (mask & ~all) ? EINVAL : 0;
+        int not_there = qp->ibv.qp_type == IBV_QPT_UC ? RELIABLE : 0;
+        int required = steps[i].required & ~not_there;
+        int all = required | (steps[i].optional & ~not_there) | IBV_QP_STATE;
+        return (mask & required) != required || (mask & ~all) ? EINVAL : 0;
     }
     return EINVAL;
 }
@@ -438,6 +447,9 @@ static int take_send(struct sv_qp *qp, const struct ibv_send_wr *wr)
     if (inl && len > qp->init.cap.max_inline_data)
         return ENOMEM; /* as mlx5 */
     if (atomic && len != 8)
+        return EINVAL;
+    bool send = wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
+    if (qp->ibv.qp_type == IBV_QPT_UC && (!send || len > SV_SEG))
         return EINVAL;
     struct ibv_sge *sge = w->sge;
     *w = (struct sv_wqe){.wr_id = wr->wr_id,

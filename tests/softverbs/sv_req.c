@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The requester of an RC connection: transmission, retries, completion. */
+/* The requester of a connection: transmission, retries, completion. */
 #include "sv_int.h"
 
 #include <stdlib.h>
@@ -215,6 +215,13 @@ const struct sv_gid *sv_qp_sgid(struct sv_qp *qp)
     return g->valid ? g : NULL;
 }
 
+/* An answer would find the port down, and nobody waits for one over UC. */
+static bool unheard(struct sv_qp *qp)
+{
+    const struct sv_dev *d = sv_ctx_of(qp->ibv.context)->dev;
+    return qp->ibv.qp_type == IBV_QPT_UC && d->port[qp->attr.port_num - 1].state != IBV_PORT_ACTIVE;
+}
+
 static void send_piece(struct sv_qp *qp, struct sv_wqe *w, bool drop)
 {
     uint64_t left = w->len - qp->sq_off;
@@ -222,7 +229,7 @@ static void send_piece(struct sv_qp *qp, struct sv_wqe *w, bool drop)
     bool last = seg == left;
     if (is_read(w) && !qp->sq_off)
         qp->rd_out++;
-    if (!drop && !qp->dead) {
+    if (!drop && !qp->dead && !unheard(qp)) {
         struct sv_packet *p = sv_packet_new(qp, SV_P_REQ, is_read(w) ? 0 : seg);
         struct sv_hdr *h = &p->h;
         h->opcode = (uint8_t)w->opcode;
@@ -287,6 +294,10 @@ void sv_qp_transmit(struct sv_qp *qp)
         if (qp->in_flight && qp->in_flight + (left < SV_SEG ? left : SV_SEG) > SV_WINDOW)
             break;
         send_piece(qp, w, drop);
+        if (qp->ibv.qp_type == IBV_QPT_UC) { /* sent is done */
+            sv_send_complete(qp, IBV_WC_SUCCESS);
+            qp->in_flight = 0;
+        }
     }
     if (qp->ibv.state == IBV_QPS_RTS)
         arm(qp, false);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The responder of an RC connection: order, checks, placement, answers. */
+/* The responder of a connection: order, checks, placement, answers. */
 #include "sv_int.h"
 
 #include <stdlib.h>
@@ -60,6 +60,8 @@ void sv_recv_complete(struct sv_qp *qp, struct sv_rwqe *r, uint64_t index, struc
 static void answer(struct sv_qp *qp, const struct sv_hdr *to, enum sv_ptype type, uint64_t msn,
                    uint64_t off, uint32_t status)
 {
+    if (qp->ibv.qp_type == IBV_QPT_UC)
+        return;
     struct sv_packet *p = sv_packet_new(qp, type, 0);
     p->h.msn = msn;
     p->h.off = off;
@@ -301,6 +303,8 @@ void sv_on_request(const struct sv_packet *p)
     if (!qp->r_est && qp->ibv.state == IBV_QPS_RTR)
         sv_raise(sv_ctx_of(qp->ibv.context), IBV_EVENT_COMM_EST, &qp->ibv, 0);
     qp->r_est = true;
+    if (qp->ibv.qp_type == IBV_QPT_UC)
+        qp->r_msn = h->msn; /* those before it were lost */
     if (h->msn < qp->r_msn || (h->msn == qp->r_msn && h->off < qp->r_off)) {
         duplicate(qp, h);
         return;
