@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A real NCCL has faults over this plugin, and has them over its own transports: net_ib on software verbs (roce, pvrdma), its
-# sockets (tcp). Two ranks in network namespaces of their own, joined by two cables, alternate all-reduce and send/recv of 64 KiB
+# A real NCCL has faults over this plugin, and has them over its own transports: net_ib on software verbs (roce, pvrdma; joined: two
+# RoCE adapters that NCCL joins into one, where net_ib has its port failover and recovery on, and only the first adapter has the
+# fault), its sockets (tcp). Two ranks in network namespaces of their own, joined by two cables, alternate all-reduce and send/recv of 64 KiB
 # and 1 MiB with a pause behind each, as a training step computes; every byte is checked, without a GPU (tests/nccl). A fault comes
 # when the job runs, and counts only where it is known to have happened. What both use otherwise (NCCL's bootstrap) has the cable
 # en0, too.
 # A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended, and there
 # was no result for the limit), the longest time without a result, and the last warning that a user sees, which stands in the CSV
 # file alone. The table counts the verdicts of the rounds, and has medians of the times.
-# usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma tcp"]
-#            [--faults "NAME.."] [--sides "ours nccl"] [--logs DIR] [--csv FILE]
+# usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma joined tcp"]
+#            [--faults "NAME.."] [--sides "ours nccl"] [--pause-ms N] [--logs DIR] [--csv FILE]
+# --pause-ms: behind each of the tests (50). Longer ones leave more of the processors to others, of which this may be one.
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
-nccl_src='' nccl_build='' build=$src/build rounds=5 over="roce pvrdma tcp" faults='' sides="ours nccl" logs='' csv=''
+nccl_src='' nccl_build='' build=$src/build rounds=5 over="roce pvrdma joined tcp" faults='' sides="ours nccl" pause_ms=50 logs='' csv=''
 while (($# >= 2)); do
     case $1 in
     --nccl-src) nccl_src=$2 ;;
@@ -23,6 +25,7 @@ while (($# >= 2)); do
     --over) over=$2 ;;
     --faults) faults=$2 ;;
     --sides) sides=$2 ;;
+    --pause-ms) pause_ms=$2 ;;
     --logs) logs=$2 ;;
     --csv) csv=$2 ;;
     *) break ;;
@@ -51,6 +54,7 @@ double_environment
 mkdir "$tmp/verbs"
 # NCCL takes libibverbs.so where it is installed.
 for name in libibverbs.so libibverbs.so.1; do ln -s "$soft" "$tmp/verbs/$name"; done
+python3 "$src/tests/nccl/mktopo.py" 1 mlx5_0,mlx5_1 >"$tmp/joined.xml" || exit 1
 [[ -z $logs ]] || mkdir -p "$logs"
 csv=${csv:-$tmp/all.csv}
 
@@ -60,11 +64,13 @@ lasts() {
     *-7s) echo 7 ;; *-10s) echo 10 ;; *-20s) echo 20 ;; *-30s) echo 30 ;; *-90s) echo 90 ;; *) echo 0 ;;
     esac
 }
+# Seconds of it in which a job goes on that does not stop.
+goes_on() { case $1 in peer-paused-* | drops-*) echo 0 ;; *) lasts "$1" ;; esac; }
 # Seconds behind the fault until a job hangs. An adapter that ends no request is given up after four times its own time-outs, which
 # are 34 s by default.
 limit_of() { if [[ $1 == silence ]]; then echo 240; else echo 90; fi; }
-pause_ms=50 # behind each of the tests
 rdma_faults="none queue-pairs port port-7s device device-7s silence gid cq peer-paused-10s peer-paused-90s control-reset control-away-30s"
+joined_faults="none queue-pair cq port port-7s device device-7s"
 tcp_faults="none reset interface address peer-paused-90s drops-20s"
 
 cables() {
@@ -97,10 +103,16 @@ rank() {
         env+=("NCCL_SOCKET_IFNAME=en0,en1" NCCL_PVRDMA_TRANSPORT=tcp)
         [[ $side == ours ]] || env+=(NCCL_NET=Socket)
     else
-        env+=(NCCL_SOCKET_IFNAME=en0 PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="$network" PVN_SOFTVERBS_SET="set stay 1"
+        env+=(NCCL_SOCKET_IFNAME=en0 PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="${network/joined/roce}" PVN_SOFTVERBS_SET="set stay 1"
             PVN_SOFTVERBS_SYSFS="$tmp/sys$rank" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$rank" NCCL_PVRDMA_VERBS_LIB="$soft")
         # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
         [[ $side == ours ]] || env+=(NCCL_NET=IB NCCL_IB_GID_INDEX="$gid" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
+    fi
+    if [[ $network == joined ]]; then
+        # Joined devices have to be in NCCL's PCI tree, which has them from a file here.
+        env+=(PVN_SOFTVERBS_DEVICES=2 NCCL_TOPO_FILE="$tmp/joined.xml" NCCL_NET_FORCE_MERGE="mlx5_0,mlx5_1" NCCL_PVRDMA_VDEVICE=1)
+        [[ $side == ours ]] || env+=(NCCL_IB_RESILIENCY_PORT_FAILOVER=1 NCCL_IB_RESILIENCY_PORT_FAILOVER_MAX_ATTEMPTS=5
+            NCCL_IB_RESILIENCY_PORT_RECOVERY=1)
     fi
     [[ $side == ours ]] && env+=(NCCL_NET_PLUGIN=pvrdma NCCL_PVRDMA_STATS_DIR="$tmp/stats") || env+=(NCCL_NET_PLUGIN=none)
     exec ip netns exec "$space" env "${env[@]}" "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$rank" --iters 3 --warmup 0 --sizes 64K,1M \
@@ -134,6 +146,7 @@ inject() {
     case $1 in
     none) ;;
     queue-pairs) rule "rule break status status=RETRY_EXC_ERR nth=1 every=40 count=4" ;;
+    queue-pair) rule "rule break status status=RETRY_EXC_ERR nth=1 count=1 dev=mlx5_0" ;;
     silence) rule "rule mute die mode=2 nth=1" ;;
     port) command_fabric "port * 1 down" ;;
     port-*) command_fabric "port * 1 down" && sleep "$s" && command_fabric "port * 1 up" ;;
@@ -154,12 +167,12 @@ inject() {
 # The time of the fault is $fault_at; the job has ended or is killed.
 judge() {
     local verdict=$1 gap ended=- r
-    [[ $verdict != right ]] || { grep -aq FAIL "$tmp/log0" "$tmp/log1" && verdict=error; }
+    [[ $verdict != right ]] || { grep -aq '\] FAIL' "$tmp/log0" "$tmp/log1" && verdict=error; }
     ((statuses == 0)) || [[ $verdict == hung ]] || verdict=error
     [[ $verdict != error ]] || ended=$(bc <<<"scale=1; ($ended_at - $fault_at) / 1")
     gap=$(awk -v end="$ended_at" '/ \[0\] ok / { if (last && $1 - last > most) most = $1 - last; last = $1 }
         END { if (last && end - last > most) most = end - last; printf "%.1f", most }' "$tmp/log0")
-    said=$(grep -ahE 'WARN|FAIL' "$tmp/log0" "$tmp/log1" | sort -n | tail -n 1 | sed 's/^[0-9.]* //' | tr ',' ';' | cut -c1-260)
+    said=$(grep -ahE ' WARN |\] FAIL' "$tmp/log0" "$tmp/log1" | sort -n | tail -n 1 | sed 's/^[0-9.]* //' | tr ',' ';' | cut -c1-260)
     echo "$network,$fault,$side,$round,$verdict,$ended,$gap,$said" | tee -a "$csv"
     [[ -n $logs ]] || return 0
     for r in 0 1; do cp "$tmp/log$r" "$logs/$network-$fault-$side-$round-rank$r"; done
@@ -168,7 +181,7 @@ judge() {
 # run: one job of $side over $network with $fault
 run() {
     local tests=() i deadline seen now reached=1 verdict=right
-    for i in $(seq $(((15 + $(lasts "$fault")) * 500 / pause_ms))); do tests+=(allreduce sendrecv); done
+    for i in $(seq $(((15 + $(goes_on "$fault")) * 500 / pause_ms))); do tests+=(allreduce sendrecv); done
     cables
     rm -rf "$tmp"/id.* "$tmp/fabric" "$tmp"/sys? "$tmp/stats"
     mkdir "$tmp/fabric"
@@ -213,12 +226,15 @@ run() {
     if ((reached)); then judge "$verdict"; else echo "$network $fault $side: the fault did not happen: $(tail -n 1 "$tmp/injected")" >&2; fi
 }
 
-declare -A gid_of=([roce]=3 [pvrdma]=1 [tcp]=0)
+declare -A gid_of=([roce]=3 [pvrdma]=1 [joined]=3 [tcp]=0)
 for round in $(seq "$rounds"); do
     for network in $over; do
         gid=${gid_of[$network]:-3}
-        all=${faults:-$rdma_faults}
-        [[ $network != tcp ]] || all=${faults:-$tcp_faults}
+        case $network in
+        tcp) all=${faults:-$tcp_faults} ;;
+        joined) all=${faults:-$joined_faults} ;;
+        *) all=${faults:-$rdma_faults} ;;
+        esac
         for fault in $all; do
             order=$sides
             ((round % 2)) || order=$(tr ' ' '\n' <<<"$sides" | tac | tr '\n' ' ')
