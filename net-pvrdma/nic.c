@@ -244,7 +244,7 @@ static void read_events(struct pvn_rdma_nic *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err)
+int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, uint64_t grace_ns, struct pvn_err *err)
 {
     if (n->watch && pvn_poller_ready(n->watch))
         read_events(n);
@@ -259,7 +259,7 @@ int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err)
         return 0;
     uint64_t since = atomic_load(&n->down_since[port]);
     uint64_t now = pvn_now_ns();
-    if (since == 0 || now - since < PVN_RDMA_GRACE_NS)
+    if (since == 0 || now - since < grace_ns)
         return 0;
     pvn_err_set(err, -ENETDOWN, "%s port %d has been down for %.1f s", n->name, port,
                 (double)(now - since) / 1e9);

@@ -34,10 +34,10 @@ void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *o
 
 /*
  * What the device has reported about itself: 0, or -ENODEV (device lost or fatal error) or
- * -ENETDOWN (the port has been down for longer than retransmission bridges) with *err. Cheap while
- * nothing happened: a few loads.
+ * -ENETDOWN (the port has been down for longer than grace_ns) with *err. Cheap while nothing
+ * happened: a few loads.
  */
-int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err);
+int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, uint64_t grace_ns, struct pvn_err *err);
 
 /* When the port's table of GIDs changed last (pvn_now_ns), as far as health has read the device's
  * events; 0: never. Lives as long as n. */

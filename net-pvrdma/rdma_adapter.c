@@ -171,10 +171,10 @@ static int open_again(struct pvn_rdma_adapter *a, struct pvn_err *err)
 }
 
 /* The caller holds the lock. */
-static int usable(const struct pvn_rdma_adapter *a, int port, struct pvn_err *err)
+static int usable(const struct pvn_rdma_adapter *a, int port, bool spare, struct pvn_err *err)
 {
     if (a->now)
-        return pvn_rdma_nic_health(a->now->nic, port, err);
+        return pvn_rdma_nic_health(a->now->nic, port, spare ? 0 : PVN_RDMA_GRACE_NS, err);
     pvn_err_set(err, -ENODEV, "%s is closed, because it had failed or its port was down", a->name);
     pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
     return -ENODEV;
@@ -200,14 +200,14 @@ static void fill_hold(struct pvn_rdma_adapter *a, int port, struct pvn_rdma_hold
     a->now->lanes++;
 }
 
-int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block,
+int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block, bool spare,
                           struct pvn_rdma_hold **out, struct pvn_err *err)
 {
     struct pvn_rdma_hold *h = calloc(1, sizeof(*h));
     if (!h)
         return pvn_err_set(err, -ENOMEM, "no memory for a lane");
     pthread_mutex_lock(&a->lock);
-    int rc = usable(a, a->table->ports[port].port, err);
+    int rc = usable(a, a->table->ports[port].port, spare, err);
     if (rc < 0 && may_block && may_open_again(a, rc))
         rc = open_again(a, err);
     if (rc == 0)
@@ -270,7 +270,7 @@ static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_er
 
 int pvn_rdma_adapter_health(struct pvn_rdma_hold *hold, struct pvn_err *err)
 {
-    int rc = pvn_rdma_nic_health(hold->opened->nic, hold->port.port, err);
+    int rc = pvn_rdma_nic_health(hold->opened->nic, hold->port.port, PVN_RDMA_GRACE_NS, err);
     uint64_t changed = atomic_load_explicit(hold->gids_changed, memory_order_relaxed);
     return rc || changed == hold->gids_seen ? rc : look_for_own(hold, changed, err);
 }

@@ -45,8 +45,9 @@ struct pvn_rdma_adapter *pvn_rdma_adapter_new(const struct pvn_verbs *v,
 void pvn_rdma_adapter_free(struct pvn_rdma_adapter *a);
 
 /* For a lane on the port of this index in the table. may_block: the adapter may be opened again,
- * which takes as long as the device takes. 0 and *out for release, or a negative errno with *err. */
-int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block,
+ * which takes as long as the device takes. spare: the port is not waited for if it is down. 0 and
+ * *out for release, or a negative errno with *err. */
+int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block, bool spare,
                           struct pvn_rdma_hold **out, struct pvn_err *err);
 /* The lane has been closed, or was not made. */
 void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold);

@@ -379,7 +379,8 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
     /* An event may wait that no poll has taken yet. Where the adapter has failed, set-up takes the
      * next transport of the device. */
     pvn_poller_poll_now();
-    int rc = pvn_rdma_adapter_hold(found.of_port[index], index, args->may_block, &hold, err);
+    int rc = pvn_rdma_adapter_hold(found.of_port[index], index, args->may_block, args->spare, &hold,
+                                   err);
     if (rc < 0)
         return rc;
     rc = make_lane(hold, args, out, err);

@@ -61,6 +61,7 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     a->acknowledged = pvn_conn_failover(c);
     a->clear_to_send = pvn_conn_shared(c);
     a->may_block = c->cfg.beside || !resumes(c);
+    a->spare = c->cfg.nports > 1 && !a->may_block;
     a->large = c->cfg.beside && pvn_conn_large(c);
     a->listen_addr = c->cfg.listen_addr[i];
     rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, err);

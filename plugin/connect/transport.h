@@ -79,8 +79,9 @@ struct pvn_lane_args {
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
     bool clear_to_send;           /* nothing is sent before there is a receive for it */
     bool may_block;               /* no message waits for calls into a sick adapter */
-    bool large;                   /* both ends verify it with full-size packets as well */
-    int traffic_class;            /* 0 to 255, -1: the system's default */
+    bool spare;        /* messages wait, which other ports may carry: not one that is down */
+    bool large;        /* both ends verify it with full-size packets as well */
+    int traffic_class; /* 0 to 255, -1: the system's default */
     /* Acceptor: the address of the listener on this device's interface, with its port. */
     struct sockaddr_storage listen_addr;
     socklen_t listen_len;

@@ -168,6 +168,37 @@ TEST_F(PluginLost, AGidThatComesBack)
     EXPECT_FALSE(said("connected again after")) << Log::get().text();
 }
 
+// Each end has two joined adapters. The sender loses its first one, and the port of the receiver's first one is
+// down as well, since too short a time to end a lane: what is left is paired, and nothing waits for that port.
+TEST_F(PluginLost, APortThatIsDownIsNoPartnerOfTheAdapterThatIsLeft)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "set devices 4");
+    Net n(12);
+    ncclNetVDeviceProps_v12_t join = {};
+    join.ndevs = 2;
+    join.devs[0] = 2;
+    join.devs[1] = 3;
+    const int ours = joined(n, 2);
+    int theirs = -1;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &theirs, &join));
+    Route r(n, ours, theirs);
+    ASSERT_TRUE(r.move(1));
+    Log::get().clear();
+    ASSERT_EQ(0, sv::command("port mlx5_2 1 down"));
+    ASSERT_EQ(0, sv::command("fatal mlx5_0"));
+    unsigned salt = 2;
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_TRUE(r.move(salt++));
+        return HasFailure() || said("connected again after");
+    })) << Log::get().text();
+    EXPECT_TRUE(said("no rdma lane on mlx5_2: mlx5_2 port 1 has been down for"))
+        << Log::get().text();
+    EXPECT_TRUE(said("s: rdma on mlx5_1:1")) << Log::get().text();
+    EXPECT_TRUE(said("s: rdma on mlx5_3:1")) << Log::get().text();
+    EXPECT_FALSE(said("does not work and is left out")) << Log::get().text();
+}
+
 // The receiver's device never ends the acknowledgement of a message that the receiver has taken. No
 // request is open there and only the sender's comm is called: the receiver's has to see it all the
 // same. (In the other modes the sender has a request of its own that fails.)
