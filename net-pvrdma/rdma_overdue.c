@@ -15,7 +15,7 @@
 
 /* On top of what the device may take: a host or a hypervisor that stands still for a moment. */
 #define MARGIN_NS (5 * PVN_NS_PER_S)
-/* Nobody has called for so long: what has completed since lies in the queue. */
+/* Nobody has called for so long: what has completed since lies in the queue, so this time does not count. */
 #define AWAY_NS PVN_NS_PER_S
 /* Silence after which requests without a completion are followed by one that has one, and the peer
  * is queried. */
@@ -95,9 +95,13 @@ int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns)
     if (l->err.code || bound == 0)
         return l->err.code;
     s->looked_ns = now;
-    if (!has_outstanding(r) || n != s->ended || now - last > AWAY_NS) {
+    if (!has_outstanding(r) || n != s->ended) {
         s->ended = n;
         s->since_ns = now;
+        return 0;
+    }
+    if (now - last > AWAY_NS) {
+        s->since_ns += now - last;
         return 0;
     }
     uint64_t silent = now - s->since_ns;

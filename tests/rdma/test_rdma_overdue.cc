@@ -151,4 +151,23 @@ TEST_F(Overdue, NotWhileNobodyCalls)
     expect_dead(p.tx, dies_after(p.tx));
 }
 
+// As on a machine that has more to do than it can.
+TEST_P(OverdueMode, AlsoWhereTheCallsPauseAgainAndAgain)
+{
+    p.open(shape(costly() ? "pvrdma" : "roce", GetParam(), 1, 1 << 20, costly()));
+    post();
+    ASSERT_EQ(0, sv::command("rule silent die mode=2 qp=0 min_len=64"));
+    send();
+    const uint64_t ready = GetParam() == PVN_RDMA_IMM ? now : 0;
+    uint64_t called = 0;
+    for (look(p.tx, second / 10, ready); called < 2 * bound && !p.tx.lane->err.code;
+         called += second / 2) {
+        now += 3 * second;
+        ASSERT_EQ(0, p.tx.lane->ops->overdue(p.tx.lane, now, ready));
+        look(p.tx, second / 2, ready);
+    }
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("silent"));
+    expect_dead(p.tx, called);
+}
+
 } // namespace
