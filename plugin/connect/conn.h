@@ -115,8 +115,9 @@ struct pvn_conn {
     struct pvn_lane *lane[PVN_MAX_LANES];
     struct pvn_lane_args *lane_args; /* PVN_MAX_LANES, of lane[i] at lane_arg[i] */
     int lane_arg[PVN_MAX_LANES];
-    unsigned bound, verified, dropped; /* bit per lane */
-    uint8_t *peer_blob[PVN_MAX_LANES]; /* until bound */
+    uint8_t lane_number[PVN_MAX_LANES]; /* of lane[i] as it was made, in offers */
+    unsigned bound, verified, dropped;  /* bit per lane */
+    uint8_t *peer_blob[PVN_MAX_LANES];  /* until bound */
     size_t peer_blob_len[PVN_MAX_LANES];
     pthread_mutex_t inbox_lock;    /* the listener fills it */
     struct pvn_conn_socket *inbox; /* PVN_CONN_INBOX, acceptor until UP */

@@ -45,6 +45,20 @@ static bool may_use(const struct pvn_conn *c, const struct pvn_device *dev, int 
     return dev->via[v].ops->is_fallback ? !c->cfg.no_fallback : !c->cfg.fallback_only;
 }
 
+/* The number of a lane of port i by its v-th transport, in an offer: of the best one the port's, also where other ports have
+ * none, and behind these for the others. */
+static uint8_t number_of(const struct pvn_conn *c, int i, int v)
+{
+    int n = v ? c->cfg.nports % PVN_MAX_LANES : i, k = 0;
+
+    while (k < c->nlanes)
+        if (c->lane_number[k++] == n) {
+            n = (n + 1) % PVN_MAX_LANES;
+            k = 0;
+        }
+    return (uint8_t)n;
+}
+
 /* A lane of port i by its v-th transport, if it can be made. 0, or a failure of the connection. */
 static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
 {
@@ -74,6 +88,7 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     }
     l->idx = c->nlanes;
     c->lane_arg[c->nlanes] = c->nlanes;
+    c->lane_number[c->nlanes] = number_of(c, i, v);
     c->lane[c->nlanes++] = l;
     return 0;
 }
@@ -208,9 +223,16 @@ static void list_kinds(char *buf, size_t cap, const struct pvn_offer *o)
         pvn_str_append(buf, cap, "none");
 }
 
+static int lane_of_number(const struct pvn_conn *c, uint8_t number)
+{
+    for (int k = 0; k < c->nlanes; k++)
+        if (c->lane_number[k] == number)
+            return k;
+    return -1;
+}
+
 int conn_step_offer_connector(struct pvn_conn *c)
 {
-    static const uint8_t index[PVN_MAX_LANES] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct pvn_err err = PVN_ERR_INIT;
     enum pvn_frame_type type;
     struct pvn_offer o;
@@ -221,7 +243,7 @@ int conn_step_offer_connector(struct pvn_conn *c)
     if (!c->frame_sent) {
         rc = make_lanes(c);
         if (rc == 0)
-            rc = put_offer(c, index);
+            rc = put_offer(c, c->lane_number);
         if (rc)
             return rc;
     }
@@ -235,10 +257,10 @@ int conn_step_offer_connector(struct pvn_conn *c)
     if (rc == 0 && o.n == 0)
         rc = pvn_err_set(&err, -EPROTO, "the peer chose no lane");
     for (k = 0; rc == 0 && k < o.n; k++) {
-        own[k] = o.lane[k].index;
-        if (own[k] >= c->nlanes || strcmp(c->lane[own[k]]->ops->name, o.lane[k].kind) != 0)
+        own[k] = lane_of_number(c, o.lane[k].index);
+        if (own[k] < 0 || strcmp(c->lane[own[k]]->ops->name, o.lane[k].kind) != 0)
             rc = pvn_err_set(&err, -EPROTO, "the peer paired its %s lane with our lane %d of %d",
-                             o.lane[k].kind, own[k], c->nlanes);
+                             o.lane[k].kind, o.lane[k].index, c->nlanes);
         else if (keep_blob(c, k, &o.lane[k]) != 0)
             rc = pvn_err_set(&err, -ENOMEM, "no memory for the peer's offer");
     }
@@ -259,22 +281,33 @@ static bool same_kind(const struct pvn_conn *c, int j, const struct pvn_lane_off
     return strcmp(c->lane[j]->ops->name, o->kind) == 0;
 }
 
+enum alike { SAME_RAIL, SAME_PLACE, ALIKE_AT_ALL, ALIKE_END };
+
+/* True if lane j of this end, which is of the kind of the peer's lane o, may be its partner by this rule. */
+static bool are_alike(const struct pvn_conn *c, enum alike rule, int j,
+                      const struct pvn_lane_offer *o)
+{
+    if (rule == SAME_RAIL)
+        return o->rail >= 0 && o->rail == conn_lane_device(c, j)->rail;
+    return rule == ALIKE_AT_ALL || (!c->lane[j]->ops->is_fallback && o->index == c->lane_number[j]);
+}
+
 /* Which lane of this end goes with each of the peer's, -1: none. Lanes of a kind: first those on
- * the same rail, as far as both ends know theirs, then the others by order. */
+ * the same rail, as far as both ends know theirs, then those of ports at the same place, so that ports
+ * without a lane change no pair of others, then the rest by order. */
 static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs, int *mate)
 {
     unsigned used = 0;
-    int by_order, i, j;
+    int i, j;
 
     for (i = 0; i < theirs->n; i++)
         mate[i] = -1;
-    for (by_order = 0; by_order < 2; by_order++)
+    for (enum alike rule = 0; rule < ALIKE_END; rule++)
         for (i = 0; i < theirs->n; i++)
             for (j = 0; j < c->nlanes && mate[i] < 0; j++) {
                 const struct pvn_lane_offer *o = &theirs->lane[i];
-                bool same_rail = o->rail >= 0 && o->rail == conn_lane_device(c, j)->rail;
 
-                if (used >> j & 1 || !same_kind(c, j, o) || !(same_rail || by_order))
+                if (used >> j & 1 || !same_kind(c, j, o) || !are_alike(c, rule, j, o))
                     continue;
                 mate[i] = j;
                 used |= 1u << j;

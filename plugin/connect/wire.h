@@ -246,7 +246,8 @@ struct pvn_hello {
 
 /* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */
 struct pvn_lane_offer {
-    /* connector: own lane number; acceptor: which of the connector's lanes it pairs */
+    /* connector: own lane number, the port's place among the device's for the best lane of each; acceptor: which
+     * of the connector's lanes it pairs */
     uint8_t index;
     int16_t rail;            /* of its device; -1: not known */
     char kind[PVN_NAME_MAX]; /* lane->ops->name */

@@ -199,6 +199,37 @@ TEST_F(PluginLost, APortThatIsDownIsNoPartnerOfTheAdapterThatIsLeft)
     EXPECT_FALSE(said("does not work and is left out")) << Log::get().text();
 }
 
+// Two networks that do not reach each other, an adapter of each end in either, and no rails are known: the sender loses the
+// first of its adapters.
+TEST_F(PluginLost, TheAdapterThatIsLeftKeepsItsPartner)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters(
+        "roce",
+        "set devices 4;set routed 0;set link_local 0;gid mlx5_2 1 1 ::ffff:10.100.0.2 v2;gid mlx5_3 1 1 ::ffff:10.104.0.2 v2");
+    Net n(12);
+    ncclNetVDeviceProps_v12_t join = {};
+    join.ndevs = 2;
+    join.devs[0] = 2;
+    join.devs[1] = 3;
+    const int ours = joined(n, 2);
+    int theirs = -1;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &theirs, &join));
+    Route r(n, ours, theirs);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_TRUE(said("2 lanes: rdma on mlx5_0:1")) << Log::get().text();
+    Log::get().clear();
+    ASSERT_EQ(0, sv::command("fatal mlx5_0"));
+    unsigned salt = 2;
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_TRUE(r.move(salt++));
+        return HasFailure() || said("connected again after");
+    })) << Log::get().text();
+    EXPECT_TRUE(said("s: rdma on mlx5_1:1")) << Log::get().text();
+    EXPECT_TRUE(said("s: rdma on mlx5_3:1")) << Log::get().text();
+    EXPECT_FALSE(said("does not work and is left out")) << Log::get().text();
+}
+
 // The receiver's device never ends the acknowledgement of a message that the receiver has taken. No
 // request is open there and only the sender's comm is called: the receiver's has to see it all the
 // same. (In the other modes the sender has a request of its own that fails.)
