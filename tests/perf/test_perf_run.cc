@@ -6,6 +6,7 @@
 
 #include <expat.h>
 #include <jansson.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -221,6 +222,25 @@ TEST(Run, OfSeveralPluginsTheOneThatFailedIsNamed)
     EXPECT_NE(r.status, 0) << r.err;
     EXPECT_NE(r.err.find("plugin u: nothing moved for 2 s"), std::string::npos) << r.err;
     EXPECT_NE(r.err.find("fired"), std::string::npos) << "the fault did not happen: " << r.err;
+}
+
+// Two ranks wait for 6 s together and use a part of that: the processors are those of the ranks that are waited for.
+TEST(Run, RanksThatWaitLongLeaveTheProcessor)
+{
+    auto used = [] {
+        rusage u{};
+        getrusage(RUSAGE_CHILDREN, &u);
+        return double(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+               double(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+    };
+    const double before = used();
+    Outcome r = Perf(P2P " --timeout 3 --plugin t=" + kTestnet + " --env t:TESTNET_FAULT=drop:10",
+                     "TESTNET_FAULT_RANK=1");
+
+    EXPECT_NE(r.status, 0) << r.err;
+    EXPECT_NE(r.err.find("nothing moved for 3 s"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("fired"), std::string::npos) << "the fault did not happen: " << r.err;
+    EXPECT_LT(used() - before, 3) << "seconds of processor time";
 }
 
 // A rank that hangs in a call from the start: every rank waits for it, so the parent must find it.

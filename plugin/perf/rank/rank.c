@@ -17,6 +17,10 @@
 
 #define CHECK_PASSES   128  /* idle passes between looks at the clock */
 #define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */
+/* A pass sleeps for a thousandth of the time in which nothing has moved, once that is longer than this: the processor
+ * is another's, and no figure sees the difference. */
+#define NAP_AFTER   0.05 /* seconds */
+#define NAP_LONGEST 1000 /* microseconds */
 
 /* NCCL's logger has no argument of its own: one rank per process. */
 static struct {
@@ -47,13 +51,17 @@ static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char 
 
 int pvn_rank_idle(struct pvn_rank *r)
 {
-    double now;
+    /* nap_us is an earlier wait's until the clock was looked at in this one. */
+    bool naps = r->nap_us > 0 && r->idle >= CHECK_PASSES;
+    double now, waited;
 
-    if (!r->o->spin)
+    if (naps)
+        usleep(r->nap_us);
+    else if (!r->o->spin)
         sched_yield();
     if (pvn_rank_stops(r))
         return -1;
-    if (++r->idle % CHECK_PASSES)
+    if (++r->idle % CHECK_PASSES && !naps)
         return 0;
     atomic_fetch_add_explicit(&r->beat->count, 1, memory_order_relaxed);
     now = pvn_boot_now();
@@ -62,12 +70,16 @@ int pvn_rank_idle(struct pvn_rank *r)
     else
         r->idle_since += pvn_boot_stopped(r->looked_at, now);
     r->looked_at = now;
+    waited = now - r->idle_since;
+    r->nap_us = r->o->spin || waited < NAP_AFTER ? 0
+                : waited * 1e3 < NAP_LONGEST     ? (unsigned)(waited * 1e3)
+                                                 : NAP_LONGEST;
     if (now >= r->next_check) {
         r->next_check = now + CHECK_INTERVAL;
         if (pvn_boot_check(&r->boot))
             return pvn_rank_fail_boot(r);
     }
-    return now - r->idle_since > r->o->timeout;
+    return waited > r->o->timeout;
 }
 
 double pvn_rank_cpu(void)

@@ -59,6 +59,7 @@ struct pvn_rank {
     struct pvn_doorbells doorbells; /* of this rank's comms, after they were closed */
     unsigned idle;
     double idle_since, next_check;
+    unsigned nap_us;         /* what the next idle pass sleeps for */
     double looked_at;        /* the clock, while idle */
     struct pvn_pairs *pairs; /* instead of the ring's comms (pairs.h) */
     void (*close_more)(
@@ -89,8 +90,9 @@ void pvn_rank_close(struct pvn_rank *r);
 void pvn_rank_doorbells(struct pvn_rank *r);
 
 /*
- * After a pass over all comms. moved: forgets the time waited. idle: yields the CPU; 0 go on, 1
- * nothing has moved for the whole time-out (the caller says what it waits for), -1 failed.
+ * After a pass over all comms. moved: forgets the time waited. idle: yields the CPU, or sleeps for a
+ * thousandth of that time once it is long (--spin: neither); 0 go on, 1 nothing has moved for the
+ * whole time-out (the caller says what it waits for), -1 failed.
  */
 static inline void pvn_rank_moved(struct pvn_rank *r)
 {
