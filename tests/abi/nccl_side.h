@@ -130,16 +130,24 @@ inline void logger(ncclDebugLogLevel level, unsigned long, const char *, int, co
         Log::get().warn += std::string(line) + "\n";
 }
 
-// The last resort against a hang; no result depends on it.
+// The last resort against a hang; no result depends on it. NCCL yields between its calls; where nothing has come for
+// long, a thousandth of that time is slept, and the processor left to others.
 inline bool eventually(const std::function<bool()> &f, int seconds = 60)
 {
-    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (std::chrono::steady_clock::now() < end) {
+    using std::chrono::milliseconds;
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+        const auto waited = std::chrono::steady_clock::now() - start;
+        if (waited >= std::chrono::seconds(seconds))
+            return f();
         if (f())
             return true;
-        std::this_thread::yield();
+        if (waited < milliseconds(20))
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(
+                std::min<std::chrono::nanoseconds>(waited / 1000, milliseconds(1)));
     }
-    return f();
 }
 
 // One plugin at one version, initialised.
