@@ -123,20 +123,32 @@ one_by_one() {
     echo "$p passed, $f failed, $s skipped here"
 }
 
-# Builds what comes after the ordinary tree's tests while those run, in processor time that is otherwise idle: the
-# virtual machines, one at a time, leave nearly half of two processors idle. A tree that does not build here is tried again, and
-# reported, in its turn. The exit status is that of distcheck.
+# Builds what comes after the ordinary tree's tests while those and the later ones run, in processor time that is otherwise
+# idle. A tree that does not build here is tried again, and reported, in its turn. Prints a word at the end of each part, which
+# ahead_of waits for: asan, tsan, distcheck STATUS, debian. What else is said goes to build-check/ahead.log.
 build_ahead() {
     chrt --idle --pid 0 "$BASHPID" 2>/dev/null || renice -n 19 "$BASHPID" >/dev/null
+    exec 3>&1 >build-check/ahead.log 2>&1 </dev/null
     timeout --foreground $build_limit tests/build-tree.sh build-asan "${asan[@]}" && timeout --foreground $build_limit make -C build-asan -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    echo asan >&3
     timeout --foreground $build_limit tests/build-tree.sh build-tsan "${tsan[@]}" && timeout --foreground $build_limit make -C build-tsan -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    echo tsan >&3
     # The archive has to be complete and to install; the trees' own tests show the rest.
     local one=tests/unit/test_version
     timeout --foreground $build_limit make -C build-check -s -j"${PVN_JOBS:-$(nproc)}" distcheck PVN_ONLY=$one check_PROGRAMS=$one check_LTLIBRARIES= \
         DISTCHECK_CONFIGURE_FLAGS="CFLAGS=-O0" >build-check/distcheck.log 2>&1
-    local rc=$?
+    echo "distcheck $?" >&3
     PVN_NEWEST_LOG=$PWD/build-check/newest-debian.build.log tests/newest-debian.sh >build-check/newest-debian.log 2>&1
-    return $rc
+    echo debian >&3
+}
+
+# ahead_of PART: returns when build_ahead has come to the end of it, or has ended; the part's status is then in ahead_status.
+ahead_of() {
+    local part=
+    ahead_status=
+    while [ -n "${ahead:-}" ] && [ "$part" != "$1" ]; do
+        read -r -u "$ahead_says" part ahead_status || return
+    done
 }
 
 timeout --foreground -k 10 $build_limit tests/install-deps.sh --tests </dev/null || exit 1
@@ -150,22 +162,24 @@ else
     if timeout --foreground -k 10 $build_limit tests/build-tree.sh build-check "${full[@]}"; then
         # A process group of its own, so that an interrupted run leaves no compilers behind.
         set -m
-        build_ahead >build-check/ahead.log 2>&1 &
-        ahead=$!
+        coproc AHEAD { build_ahead; }
+        ahead=$AHEAD_PID
+        # A copy, as bash closes its own when that ends.
+        exec {ahead_says}<&"${AHEAD[0]}"
         set +m
     fi
     add "ordinary build, virtual machines" build-check "${full[@]}"
-    distcheck=1
-    if [ -n "${ahead:-}" ]; then
-        wait "$ahead"
-        distcheck=$?
-        ahead=
-    fi
+    ahead_of asan
     add "AddressSanitizer, UndefinedBehaviorSanitizer" build-asan "${asan[@]}"
-    timeout --foreground -k 10 300 tests/coverage.sh build-asan
+    timeout --foreground -k 10 300 tests/coverage.sh build-asan >build-asan/coverage.log 2>&1 &
+    coverage=$!
+    ahead_of tsan
     add "ThreadSanitizer" build-tsan "${tsan[@]}"
+    wait "$coverage"
+    cat build-asan/coverage.log
     step distribution
-    if [ $distcheck = 0 ]; then
+    ahead_of distcheck
+    if [ "$ahead_status" = 0 ]; then
         passed=$((passed + 1))
         echo "ok: make distcheck"
     else
@@ -173,6 +187,9 @@ else
         not_ok "make distcheck"
     fi
     step "the newest Debian"
+    ahead_of debian
+    [ -z "${ahead:-}" ] || wait "$ahead"
+    ahead=
     [ -s build-check/newest-debian.log ] || tests/newest-debian.sh >build-check/newest-debian.log 2>&1
     one_by_one build-check/newest-debian.log
 fi
