@@ -24,7 +24,7 @@ endif
 TEST_LDADD = $(GTEST_LIBS)
 
 if HAVE_GTEST
-# First what takes longest, so that it does not run on by itself at the end. ThreadSanitizer has nothing to say of
+# First what takes longest, so that it does not run on by itself at the end (run-all begins with the scripts). ThreadSanitizer has nothing to say of
 # programs that have one thread: what stands under !SANITIZE_THREAD, here and in the files included, makes none
 # (neither the plugin nor pvn-topo does; softverbs, chaosproxy and the old blocking calls in netdrv_v4.c do).
 if !SANITIZE_THREAD
