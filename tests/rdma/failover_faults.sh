@@ -20,7 +20,7 @@ ring() {
     echo "$3" >"$dir/rules"
     PVN_SOFTVERBS_DIR=$dir/fabric PVN_SOFTVERBS_SYSFS=$dir/sys NCCL_PVRDMA_SYSFS_ROOT=$dir/sys \
         PVN_SOFTVERBS_FAULTS=$dir/rules NCCL_PVRDMA_RDMA_MODE=$2 timeout 90 "$build/pvn-perf" ring --ranks 2 --check \
-        --verbose --plugin "$plugin" --sizes 64K,1M --iters 300 --timeout 60 >"$dir/out" 2>&1 </dev/null
+        --verbose --plugin "$plugin" --sizes 64K,1M --iters 150 --timeout 60 >"$dir/out" 2>&1 </dev/null
 }
 
 # survived NAME REASON: every element right, both ends of a comm went on (over TCP where the other end's fault hit the new
