@@ -274,13 +274,14 @@ hardening() {
     done
 }
 
-# gcc's own, of C only. What it is wrong about (memory freed in another call, descriptors kept in tables) is left out.
+# gcc's own, of C only. What it is wrong about (memory freed in another call, descriptors kept in tables) is left out; what is
+# left begins with a call of free, realloc or fclose in the file itself, which half of the files do not have.
 analyzer() {
     local cc=${CC:-gcc}
     have "$cc"
     "$cc" --version | grep -qi 'free software foundation' || skip "$cc is not gcc"
     [[ -f $build/config.h ]] || skip "$build is not configured"
-    files '^(plugin/(base|connect|comm|memory|stats)|net-tcp|net-pvrdma|topo)/.*\.c$' |
+    files '^(plugin/(base|connect|comm|memory|stats)|net-tcp|net-pvrdma|topo)/.*\.c$' | xargs grep -lE '\b(free|realloc|fclose)\b' |
         xargs -n 1 -P "$jobs" "$cc" -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -O1 -fanalyzer -S -o /dev/null \
             -Wanalyzer-double-free -Wanalyzer-use-after-free -Wanalyzer-double-fclose \
             $(include_flags) 2>&1 | grep -E 'Wanalyzer-(double|use-after)' | sort -u
