@@ -64,12 +64,14 @@ tests_gpu_nccl_check_SOURCES = tests/gpu/nccl_check.c tests/gpu/nccl_modes.c tes
 tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 
 # The bare machine has no sanitizer's library.
+# tests/gpu/run is a script; the plugin's paths of GPU memory have tests of their own under AddressSanitizer
+# (test_gpumem, test_cuda_shim, test_rdma_gpu, test_plugin_gpu, test_plugin_gpu_tcp), and nccl_check that below.
 if !SANITIZE
-PVN_SCRIPT_TESTS += tests/gpu/rehearsal.sh
+PVN_SCRIPT_TESTS += tests/gpu/rehearsal.sh tests/gpu/test_run.sh
 endif
 # ThreadSanitizer has nothing to say of single-threaded programs.
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh tests/gpu/test_run.sh
+PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh
 endif
 
 EXTRA_DIST += plugin/USERS.md tests/gpu/README.md tests/gpu/run tests/gpu/bundle tests/gpu/ranks.py tests/gpu/models.py tests/gpu/ddp.py \

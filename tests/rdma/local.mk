@@ -27,10 +27,10 @@ tests_rdma_test_plugin_gpu_tcp_SOURCES = tests/rdma/test_plugin_gpu_tcp.cc tests
 tests_rdma_test_plugin_gpu_tcp_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_gpu_tcp_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
-PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
-# Processes whose plugin has one thread; tests/abi/test_failover has several in one process for ThreadSanitizer.
+# Processes whose plugin has one thread; test_plugin_rdma and tests/abi/test_failover have several in one process, and both ends of
+# a comm, for ThreadSanitizer.
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/rdma/pairs.sh tests/rdma/asleep.sh tests/rdma/broken_paths.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
+PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh tests/rdma/pairs.sh tests/rdma/asleep.sh tests/rdma/broken_paths.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
 
 # One end of a comm, for asleep.sh.

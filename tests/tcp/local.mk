@@ -45,12 +45,13 @@ tests_tcp_test_tcp_workers_LDADD = tests/support/libengine-calls.la libpvn-tcp.l
 # Counted by callgrind.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/tcp/idle_instructions.sh
+# Paths that lose large packets are tested under AddressSanitizer by tests/fail/test_failover_paths.cc and tests/rdma/failover.sh,
+# the move to other links and back by link_loss.sh.
+PVN_SCRIPT_TESTS += tests/tcp/large_packets.sh tests/tcp/lossy_path.sh
 endif
 
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/tcp/routes.sh tests/tcp/link_loss.sh
-PVN_SCRIPT_TESTS += tests/tcp/large_packets.sh
-PVN_SCRIPT_TESTS += tests/tcp/lossy_path.sh
 
 # Chunks sent without a copy.
 PVN_TESTS += tests/tcp/test_tcp_zerocopy
