@@ -158,6 +158,7 @@ topo/capture: topo topo/nccl topo/counters
 topo/input: topo topo/nccl topo/capture
 topo/check: topo topo/nccl topo/counters
 topo/hosts:
+topo/hosts/fetch.c: plugin/base/clock.h
 topo/tool/base: topo/nccl topo/counters topo/input plugin/base
 topo/tool/load: topo/tool/base topo/nccl topo/capture topo/check topo/hosts plugin/base
 topo/tool/stat: topo/tool/base topo/tool/load topo/hosts plugin/base plugin/stats plugin/tools

@@ -20,6 +20,12 @@ static inline uint64_t pvn_now_ns(void)
     return (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* pvn_now_ns in seconds, for tools and tests. */
+static inline double pvn_now_s(void)
+{
+    return (double)pvn_now_ns() / (double)PVN_NS_PER_S;
+}
+
 /* A time from which a limit counts, moved on by ns that do not count. It may be younger than those, and is never later than
  * now: the difference to it would be below zero, which is huge. */
 static inline uint64_t pvn_not_counted_ns(uint64_t since, uint64_t ns, uint64_t now)

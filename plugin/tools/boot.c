@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FRAME_MAGIC 0x70766e62u /* also shows a machine of the other byte order */
@@ -32,14 +31,6 @@ struct frame {
     uint32_t len;
 };
 
-double pvn_boot_now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 double pvn_boot_stopped(double last, double now)
 {
     return now - last > STOPPED_AFTER ? now - last - STOPPED_AFTER : 0;
@@ -49,7 +40,7 @@ static int wait_fd(int fd, short events, double deadline, struct pvn_boot *b)
 {
     for (;;) {
         struct pollfd p = {.fd = fd, .events = events};
-        double left = deadline - pvn_boot_now(),
+        double left = deadline - pvn_now_s(),
                most = b && b->work && b->work(b->work_arg) ? 0.001 : 0.1;
         int n;
 
@@ -198,7 +189,7 @@ struct limit {
 
 static struct limit limit_of(const struct pvn_boot *b)
 {
-    double now = pvn_boot_now();
+    double now = pvn_now_s();
 
     return (struct limit){.deadline = now + b->timeout, .looked_at = now};
 }
@@ -206,7 +197,7 @@ static struct limit limit_of(const struct pvn_boot *b)
 /* The time now; moves the deadline on by what does not count. */
 static double look(struct limit *l)
 {
-    double now = pvn_boot_now();
+    double now = pvn_now_s();
 
     l->deadline += pvn_boot_stopped(l->looked_at, now);
     l->looked_at = now;
@@ -350,7 +341,7 @@ int pvn_boot_share(struct pvn_boot *b, void *data, size_t len)
 /* Reads what a peer that closed its end left behind: its reason, if it sent one. */
 static int drain(struct pvn_boot *b, int peer, int fd)
 {
-    double deadline = pvn_boot_now() + 0.1;
+    double deadline = pvn_now_s() + 0.1;
     char skip[4096];
     struct frame f;
 
@@ -408,7 +399,7 @@ void pvn_boot_abort(struct pvn_boot *b, const char *reason)
     snprintf(msg.text, sizeof(msg.text), "%s", reason);
     msg.f.len = (uint32_t)strlen(msg.text);
     for (int i = first; i < last; i++)
-        pvn_boot_send(b->fd[i], &msg, sizeof(msg.f) + msg.f.len, pvn_boot_now() + 0.2, NULL);
+        pvn_boot_send(b->fd[i], &msg, sizeof(msg.f) + msg.f.len, pvn_now_s() + 0.2, NULL);
 }
 
 static int send_bare(int fd, int rank, int kind, double deadline)
@@ -446,7 +437,7 @@ static int skip_to(int fd, int kind, double deadline)
 
 void pvn_boot_stop(struct pvn_boot *b)
 {
-    double deadline = pvn_boot_now() + STOP_TIMEOUT;
+    double deadline = pvn_now_s() + STOP_TIMEOUT;
 
     if (b->reported || !b->fd)
         return;

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -76,8 +78,6 @@ void pvn_boot_stop(struct pvn_boot *b);
 int pvn_boot_send(int fd, const void *data, size_t len, double deadline, struct pvn_boot *b);
 int pvn_boot_recv(int fd, void *data, size_t len, double deadline, struct pvn_boot *b);
 
-/* CLOCK_MONOTONIC in seconds. */
-double pvn_boot_now(void);
 /* Between two looks at the clock, which a waiting process takes far more often, the seconds that no limit counts: the process
  * was stopped, or its machine stood still, and its peers perhaps with it. last is at most now. 0 or more. */
 double pvn_boot_stopped(double last, double now);

@@ -44,7 +44,7 @@ static void no_delay(int fd)
 
 int pvn_boot_dial(const struct addrinfo *ai, double deadline)
 {
-    double left = deadline - pvn_boot_now();
+    double left = deadline - pvn_now_s();
     int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     socklen_t len = sizeof(rc);
@@ -116,7 +116,7 @@ static void take(struct pvn_boot_accept *a)
     }
     a->dropped += n->fd >= 0;
     drop(n);
-    *n = (struct pvn_boot_newcomer){.fd = fd, .deadline = pvn_boot_now() + FIRST_TIMEOUT};
+    *n = (struct pvn_boot_newcomer){.fd = fd, .deadline = pvn_now_s() + FIRST_TIMEOUT};
 }
 
 /* 1: more is to come; 0: the message is there; -1: the connection is nobody's. */
@@ -155,7 +155,7 @@ int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
             continue;
         if (rc == 0)
             a->enter(a->arg, n);
-        else if (rc > 0 && n->deadline > pvn_boot_now())
+        else if (rc > 0 && n->deadline > pvn_now_s())
             continue;
         else
             a->dropped++;

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Connections of processes that meet: one end listens, and takes whoever has sent a first message of a form that it
  * knows. Anybody may connect: one that is silent, or sends something else, holds nobody up. One thread; errors
- * are negative errnos, times monotonic seconds as of pvn_boot_now(). */
+ * are negative errnos, times monotonic seconds as of pvn_now_s(). */
 #ifndef PVN_TOOLS_BOOT_ACCEPT_H
 #define PVN_TOOLS_BOOT_ACCEPT_H
 

@@ -147,7 +147,7 @@ static void turn_away(struct meeting *m, int fd, const struct hello *h, bool our
         snprintf(m->refused, sizeof(m->refused), "a rank at %s was refused: %s", addr, reason);
     m->over = ours && !m->t->partial;
     snprintf(a.reason, sizeof(a.reason), "%s", reason);
-    pvn_boot_send(fd, &a, sizeof(a), pvn_boot_now() + 0.05, NULL);
+    pvn_boot_send(fd, &a, sizeof(a), pvn_now_s() + 0.05, NULL);
 }
 
 /* True if the process that has this rank's seat is gone, as after a restart by its launcher. */
@@ -224,7 +224,7 @@ static void seat(void *arg, struct pvn_boot_newcomer *n)
     }
     if (unwelcome(m, &h, reason)) {
         turn_away(m, n->fd, &h, h.job == m->t->job, reason);
-    } else if (pvn_boot_send(n->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL) == 0) {
+    } else if (pvn_boot_send(n->fd, &a, sizeof(a), pvn_now_s() + 1.0, NULL) == 0) {
         m->b->fd[h.rank] = n->fd;
         memcpy(m->host[h.rank], h.host, sizeof(h.host));
         n->fd = -1;
@@ -252,7 +252,7 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
 static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
 {
     struct meeting *m = calloc(1, sizeof(*m));
-    double deadline = pvn_boot_now() + t->meet_timeout;
+    double deadline = pvn_now_s() + t->meet_timeout;
     int rc = 0;
 
     if (!m) {
@@ -280,7 +280,7 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     }
     pvn_boot_accept_init(&m->accept);
     while (m->missing && !rc && !m->over) {
-        double left = deadline - pvn_boot_now();
+        double left = deadline - pvn_now_s();
 
         rc = left <= 0 ? -ETIMEDOUT : pvn_boot_accept_pass(&m->accept, left < 0.2 ? left : 0.2);
     }
@@ -332,7 +332,7 @@ static int introduce(int fd, const struct pvn_boot_tcp *t, double deadline, char
 
 static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
 {
-    double deadline = pvn_boot_now() + t->meet_timeout;
+    double deadline = pvn_now_s() + t->meet_timeout;
     struct addrinfo *ai;
     int rc, last = -ETIMEDOUT;
 
@@ -340,7 +340,7 @@ static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     if (rc)
         return rc;
     rc = -EAGAIN;
-    while (rc == -EAGAIN && pvn_boot_now() < deadline) {
+    while (rc == -EAGAIN && pvn_now_s() < deadline) {
         for (struct addrinfo *a = ai; a && rc == -EAGAIN; a = a->ai_next) {
             int fd = pvn_boot_dial(a, deadline);
 

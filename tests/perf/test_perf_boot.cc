@@ -304,13 +304,13 @@ TEST(Accept, TakesWholeMessagesAndKeepsNoOther)
         for (int i = 0; i < 6; i++)
             ASSERT_EQ(pvn_boot_accept_pass(&a, 0.01), 0);
     };
-    int oldest = pvn_boot_dial(ai, pvn_boot_now() + 5);
+    int oldest = pvn_boot_dial(ai, pvn_now_s() + 5);
     passes();
-    int slow = pvn_boot_dial(ai, pvn_boot_now() + 5);
+    int slow = pvn_boot_dial(ai, pvn_now_s() + 5);
     ASSERT_EQ(write(slow, "4ab", 3), 3);
     passes();
     EXPECT_EQ(a.dropped, 0);
-    int noise = pvn_boot_dial(ai, pvn_boot_now() + 5);
+    int noise = pvn_boot_dial(ai, pvn_now_s() + 5);
     ASSERT_EQ(write(noise, "!", 1), 1);
     passes();
     EXPECT_EQ(a.dropped, 2) << "the oldest made room, and the noise is nobody's";

@@ -12,8 +12,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "plugin/base/clock.h"
 
 enum { WORDS = 64 };
 
@@ -25,13 +26,6 @@ struct child {
     size_t cap, err_len;
     double deadline;
 };
-
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* Splits text in place behind argv[n]; the new number of words. */
 static int split(char *text, char **argv, int n, int most)
@@ -82,7 +76,7 @@ static int start(struct child *c, char *const *argv, struct pvn_topo_fetch *f, i
     c->out = out[0];
     c->err = err[0];
     c->cap = c->err_len = 0;
-    c->deadline = now_s() + limit_s;
+    c->deadline = pvn_now_s() + limit_s;
     return 0;
 }
 
@@ -169,7 +163,7 @@ static void reap(struct child *c)
 static int wait_some(struct child *all, int n)
 {
     struct pollfd p[2 * PVN_TOPO_FETCH_PARALLEL];
-    double now = now_s(), next = now + 1;
+    double now = pvn_now_s(), next = now + 1;
     int rc = 0;
     for (int i = 0; i < n; i++) {
         bool closed = all[i].f && all[i].out < 0 && all[i].err < 0;
@@ -189,7 +183,7 @@ static int wait_some(struct child *all, int n)
             rc = take_out(c);
         if (c->f && c->out < 0 && c->err < 0)
             reap(c);
-        if (c->f && now_s() >= c->deadline)
+        if (c->f && pvn_now_s() >= c->deadline)
             stop(c, PVN_TOPO_FETCH_LATE);
     }
     return rc;

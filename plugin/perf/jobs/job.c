@@ -171,7 +171,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
 static void fail_watch(struct watch *w)
 {
     if (w->failed_at <= 0)
-        w->failed_at = pvn_boot_now();
+        w->failed_at = pvn_now_s();
 }
 
 /* Wrong data outranks the rest: whatever failed besides has been printed. */
@@ -294,8 +294,7 @@ static void stop_children(struct watch *w, double now)
 /* The time now. If this process was stopped, or waited for the reader of its output, no limit has gone on meanwhile. */
 static double look(struct watch *w)
 {
-    double now = pvn_boot_now(),
-           stopped = w->looked_at > 0 ? pvn_boot_stopped(w->looked_at, now) : 0;
+    double now = pvn_now_s(), stopped = w->looked_at > 0 ? pvn_boot_stopped(w->looked_at, now) : 0;
 
     w->looked_at = now;
     for (int i = 0; i < w->n; i++)

@@ -139,7 +139,7 @@ static void start(struct server *s, struct pvn_boot_newcomer *n, struct pvn_perf
         say(s, s->who, strerror(errno));
         s->run = 0;
     }
-    s->began = pvn_boot_now();
+    s->began = pvn_now_s();
     s->stop_at = 0;
     s->out_of_time = 0;
 }
@@ -178,11 +178,11 @@ static void answer(void *arg, struct pvn_boot_newcomer *n)
     if (a.ok && s->run) {
         a.ok = 0;
         snprintf(a.reason, sizeof(a.reason), "busy for %.0f s with %.200s: try again later",
-                 pvn_boot_now() - s->began, s->who);
+                 pvn_now_s() - s->began, s->who);
     }
     out = pvn_serve_write_answer(&a, &len);
     pvn_serve_tune(n->fd);
-    sent = out && pvn_boot_send(n->fd, out, len, pvn_boot_now() + 0.2, NULL) == 0;
+    sent = out && pvn_boot_send(n->fd, out, len, pvn_now_s() + 0.2, NULL) == 0;
     free(out);
     if (sent && a.ok) {
         prepare(s, o);
@@ -200,7 +200,7 @@ static void run_ended(struct server *s, int st)
 
     s->status = WIFEXITED(st) ? WEXITSTATUS(st) : PVN_PERF_FAILED;
     s->run = 0;
-    snprintf(text, sizeof(text), "%s after %.1f s%s", outcome(s->status), pvn_boot_now() - s->began,
+    snprintf(text, sizeof(text), "%s after %.1f s%s", outcome(s->status), pvn_now_s() - s->began,
              s->out_of_time ? " (serve --max-time)" : "");
     say(s, s->who, text);
 }
@@ -208,7 +208,7 @@ static void run_ended(struct server *s, int st)
 /* Ends a run that takes too long, and with the server's own end. */
 static void watch_run(struct server *s)
 {
-    double now = pvn_boot_now();
+    double now = pvn_now_s();
     int st;
 
     if (!s->run)

@@ -50,7 +50,7 @@ int pvn_serve_boot(struct pvn_boot *b, int rank, int fd, double timeout)
 static int request(int fd, const struct pvn_perf_opts *o, struct pvn_serve_answer *a, char *why,
                    size_t why_len)
 {
-    double deadline = pvn_boot_now() + ANSWER_TIMEOUT;
+    double deadline = pvn_now_s() + ANSWER_TIMEOUT;
     size_t n = 0;
     char *text = pvn_serve_write_request(o, &n), reply[PVN_SERVE_TEXT_MAX];
     struct pvn_serve_head h;
@@ -84,14 +84,14 @@ static int request(int fd, const struct pvn_perf_opts *o, struct pvn_serve_answe
 static int reach(const struct pvn_perf_opts *o, const struct addrinfo *ai)
 {
     /* The server may start later than the client, by --boot-timeout. */
-    double until = pvn_boot_now() + (o->wait_server ? o->boot_timeout : 0);
+    double until = pvn_now_s() + (o->wait_server ? o->boot_timeout : 0);
 
     for (;;) {
         int fd = -EADDRNOTAVAIL;
 
         for (const struct addrinfo *a = ai; a && fd < 0; a = a->ai_next)
             fd = pvn_boot_dial(a, INFINITY);
-        if (fd >= 0 || pvn_boot_now() >= until || pvn_stop_flag)
+        if (fd >= 0 || pvn_now_s() >= until || pvn_stop_flag)
             return fd;
         poll(NULL, 0, 200);
     }

@@ -73,14 +73,14 @@ int pvn_mesh_verify(struct pvn_mesh *m)
 int pvn_mesh_try_latency(struct pvn_mesh *m)
 {
     uint64_t warm = m->r->o->warmup > 0 ? (uint64_t)m->r->o->warmup : WARM_TRIPS;
-    double t0 = pvn_boot_now();
+    double t0 = pvn_now_s();
 
     use_side(m);
     use_size(m, m->latency_size);
     if (pvn_p2p_ping_pong(&m->p, warm, NULL))
         return -1;
     if (m->p.side == 0)
-        choose(m, pvn_boot_now() - t0, warm, 20);
+        choose(m, pvn_now_s() - t0, warm, 20);
     return 0;
 }
 
@@ -129,14 +129,14 @@ int pvn_mesh_latency(struct pvn_mesh *m)
 int pvn_mesh_try_bandwidth(struct pvn_mesh *m)
 {
     uint64_t warm = m->r->o->warmup > 0 ? (uint64_t)m->r->o->warmup : (uint64_t)m->p.depth * 2;
-    double t0 = pvn_boot_now();
+    double t0 = pvn_now_s();
 
     use_side(m);
     use_size(m, m->bandwidth_size);
     if (pvn_p2p_stream(&m->p, warm))
         return -1;
     if (m->p.side == 1)
-        choose(m, pvn_boot_now() - t0, warm, (uint64_t)m->p.depth * 2);
+        choose(m, pvn_now_s() - t0, warm, (uint64_t)m->p.depth * 2);
     return 0;
 }
 
@@ -150,14 +150,14 @@ int pvn_mesh_bandwidth(struct pvn_mesh *m)
     if (pvn_p2p_stream(&m->p, (uint64_t)m->p.depth))
         return -1;
     cpu = pvn_rank_cpu();
-    t0 = t1 = pvn_boot_now();
+    t0 = t1 = pvn_now_s();
     for (int i = 0; i < parts; i++) {
         uint64_t n = part_of(m->count, parts, i);
         double before = t1;
 
         if (pvn_p2p_stream(&m->p, n))
             return -1;
-        t1 = pvn_boot_now();
+        t1 = pvn_now_s();
         if ((double)n / (t1 - before) > best)
             best = (double)n / (t1 - before);
     }

@@ -91,13 +91,13 @@ static int run_latency(struct pvn_p2p *p, const struct outcome *checked)
     struct pvn_row_result res = blank_result(p, "latency");
     uint64_t warm = p->r->o->warmup >= 0 ? (uint64_t)p->r->o->warmup : 20, n;
     struct pvn_hist *half = calloc(1, sizeof(*half));
-    double t0 = pvn_boot_now();
+    double t0 = pvn_now_s();
     int rc = -1;
 
     if (!half)
         return pvn_rank_fail(p->r, "out of memory for the latencies");
     if (pvn_p2p_ping_pong(p, warm ? warm : 1, NULL) ||
-        choose_count(p, pvn_boot_now() - t0, warm ? warm : 1, 20, LATENCY_MAX, &n))
+        choose_count(p, pvn_now_s() - t0, warm ? warm : 1, 20, LATENCY_MAX, &n))
         goto out;
     if (pvn_boot_barrier(&p->r->boot)) {
         pvn_rank_fail_boot(p->r);
@@ -127,18 +127,18 @@ static int run_bandwidth(struct pvn_p2p *p, const struct outcome *checked)
     struct pvn_row_result res = blank_result(p, "bandwidth");
     uint64_t warm = p->r->o->warmup >= 0 ? (uint64_t)p->r->o->warmup : (uint64_t)p->depth * 4, n;
     struct outcome o = {0};
-    double t0 = pvn_boot_now(), cpu, messages;
+    double t0 = pvn_now_s(), cpu, messages;
 
     if (pvn_p2p_stream(p, warm ? warm : 1) ||
-        choose_count(p, pvn_boot_now() - t0, warm ? warm : 1, (uint64_t)p->depth * 2, 20000000, &n))
+        choose_count(p, pvn_now_s() - t0, warm ? warm : 1, (uint64_t)p->depth * 2, 20000000, &n))
         return -1;
     if (pvn_boot_barrier(&p->r->boot))
         return pvn_rank_fail_boot(p->r);
     cpu = pvn_rank_cpu();
-    t0 = pvn_boot_now();
+    t0 = pvn_now_s();
     if (pvn_p2p_stream(p, n))
         return -1;
-    o.seconds = pvn_boot_now() - t0;
+    o.seconds = pvn_now_s() - t0;
     o.cpu = pvn_rank_cpu() - cpu;
     if (combine(p, &o))
         return -1;
@@ -180,18 +180,18 @@ static int run_both(struct pvn_p2p *p, const struct outcome *checked)
 {
     uint64_t warm = p->r->o->warmup >= 0 ? (uint64_t)p->r->o->warmup : (uint64_t)p->depth * 4, n;
     struct outcome o = {0};
-    double t0 = pvn_boot_now(), cpu;
+    double t0 = pvn_now_s(), cpu;
 
     if (pvn_p2p_both(p, warm ? warm : 1, &o.in_seconds) ||
-        choose_count(p, pvn_boot_now() - t0, warm ? warm : 1, (uint64_t)p->depth * 2, 20000000, &n))
+        choose_count(p, pvn_now_s() - t0, warm ? warm : 1, (uint64_t)p->depth * 2, 20000000, &n))
         return -1;
     if (pvn_boot_barrier(&p->r->boot))
         return pvn_rank_fail_boot(p->r);
     cpu = pvn_rank_cpu();
-    t0 = pvn_boot_now();
+    t0 = pvn_now_s();
     if (pvn_p2p_both(p, n, &o.in_seconds))
         return -1;
-    o.seconds = pvn_boot_now() - t0;
+    o.seconds = pvn_now_s() - t0;
     o.cpu = pvn_rank_cpu() - cpu;
     if (combine(p, &o))
         return -1;
@@ -253,9 +253,9 @@ static int run_sizes(struct pvn_p2p *p)
 /* Tests one posted receive per channel in turn until the time is over; nothing arrives. */
 static int wait_idle(struct pvn_p2p *p, double seconds, uint64_t *passes)
 {
-    double end = pvn_boot_now() + seconds;
+    double end = pvn_now_s() + seconds;
 
-    for (*passes = 0; pvn_boot_now() < end; (*passes)++) {
+    for (*passes = 0; pvn_now_s() < end; (*passes)++) {
         if (pvn_rank_stops(p->r))
             return -1;
         for (int c = 0; c < p->channels; c++) {

@@ -297,7 +297,7 @@ int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send)
 int pvn_p2p_both(struct pvn_p2p *p, uint64_t units, double *in_seconds)
 {
     int out = p->channels, in = p->channels;
-    double t0 = pvn_boot_now();
+    double t0 = pvn_now_s();
 
     for (int c = 0; c < p->channels; c++) {
         pvn_p2p_start(p, &p->out[c], units, 1);
@@ -314,7 +314,7 @@ int pvn_p2p_both(struct pvn_p2p *p, uint64_t units, double *in_seconds)
         if (b < 0)
             return -1;
         if (had && !in)
-            *in_seconds = pvn_boot_now() - t0;
+            *in_seconds = pvn_now_s() - t0;
         if (a || b) {
             pvn_rank_moved(p->r);
             continue;
@@ -393,12 +393,12 @@ int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, struct pvn_hist *half)
     pvn_p2p_start(p, &p->out[0], n, 1);
     pvn_p2p_start(p, &p->in[0], n, 0);
     for (uint64_t i = 0; i < n && !rc; i++) {
-        double t0 = pvn_boot_now();
+        double t0 = pvn_now_s();
 
         if (p->side == 0) {
             rc = reach(p, (struct goal){i + 1, 0, i + 1, i + 1});
             if (half)
-                pvn_hist_add(half, (uint64_t)((pvn_boot_now() - t0) * 5e8));
+                pvn_hist_add(half, (uint64_t)((pvn_now_s() - t0) * 5e8));
         } else {
             rc = reach(p, (struct goal){i, 0, i + 1, i + 1});
             if (!rc)

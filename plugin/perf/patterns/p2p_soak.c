@@ -48,7 +48,7 @@ static void add(struct sum *s, const struct batch b[2], uint64_t failovers, uint
 static int run_batch(struct soak *s, uint64_t units)
 {
     struct pvn_p2p *p = s->p;
-    double t0 = pvn_boot_now(), cpu = pvn_rank_cpu(), in = 0;
+    double t0 = pvn_now_s(), cpu = pvn_rank_cpu(), in = 0;
     struct batch mine = {0}, both[2];
     struct pvn_own_stats own;
     uint64_t over, back;
@@ -60,7 +60,7 @@ static int run_batch(struct soak *s, uint64_t units)
     rc = p->r->o->bidirectional ? pvn_p2p_both(p, units, &in) : pvn_p2p_stream(p, units);
     if (rc)
         return rc;
-    mine.seconds = pvn_boot_now() - t0;
+    mine.seconds = pvn_now_s() - t0;
     mine.cpu = pvn_rank_cpu() - cpu;
     mine.messages = p->got_messages;
     mine.bytes = p->got_bytes;
@@ -104,7 +104,7 @@ static void show(struct soak *s, double now)
 static int next_units(struct soak *s, double last, uint64_t *units)
 {
     struct pvn_p2p *p = s->p;
-    double now = pvn_boot_now(), left = s->began + p->r->o->duration - now;
+    double now = pvn_now_s(), left = s->began + p->r->o->duration - now;
     double want = fmin(fmin(BATCH_SECONDS, p->r->o->interval), left > 0 ? left : 0);
     double fit = last > 0 ? (double)*units * fmin(want / last, 4) : (double)*units;
 
@@ -138,23 +138,23 @@ int pvn_p2p_soak(struct pvn_p2p *p, struct pvn_row_result *res)
     int rc;
 
     p->check = p->r->o->check;
-    s.began = s.shown = pvn_boot_now();
+    s.began = s.shown = pvn_now_s();
     for (;;) {
         double t0;
 
         rc = next_units(&s, last, &units);
         if (rc || !units)
             break;
-        t0 = pvn_boot_now();
+        t0 = pvn_now_s();
         rc = run_batch(&s, units);
         if (rc)
             break;
-        last = pvn_boot_now() - t0;
+        last = pvn_now_s() - t0;
         units_done += units;
     }
     /* However it ended, what was exchanged until then counts. */
     if (rc && s.interval.seconds > 0)
-        show(&s, pvn_boot_now());
+        show(&s, pvn_now_s());
     if (units_done)
         total(&s, units_done, res);
     p->check = 0;

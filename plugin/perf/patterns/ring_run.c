@@ -134,7 +134,7 @@ static int run_preset(struct pvn_ring *g, const char *name, const struct part *p
     const struct pvn_perf_opts *o = g->r->o;
     int steps = o->iters ? o->iters : 2, done = 0, rc = 0;
     struct pvn_outcome *per = calloc((size_t)n, sizeof(*per));
-    double began = pvn_boot_now();
+    double began = pvn_now_s();
     uint64_t more = 1;
     char of[16] = "";
 

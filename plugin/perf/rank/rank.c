@@ -64,7 +64,7 @@ int pvn_rank_idle(struct pvn_rank *r)
     if (++r->idle % CHECK_PASSES && !naps)
         return 0;
     atomic_fetch_add_explicit(&r->beat->count, 1, memory_order_relaxed);
-    now = pvn_boot_now();
+    now = pvn_now_s();
     if (r->idle == CHECK_PASSES)
         r->idle_since = now;
     else

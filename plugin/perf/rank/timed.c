@@ -44,9 +44,9 @@ int pvn_timed_once(struct pvn_timed *t, uint64_t iters, struct pvn_outcome *o)
     if (pvn_boot_barrier(&t->r->boot))
         return pvn_rank_fail_boot(t->r);
     cpu = pvn_rank_cpu();
-    t0 = pvn_boot_now();
+    t0 = pvn_now_s();
     rc = t->run(t->arg, iters);
-    o->seconds = pvn_boot_now() - t0;
+    o->seconds = pvn_now_s() - t0;
     o->cpu = pvn_rank_cpu() - cpu;
     if (rc)
         return -1;
@@ -100,7 +100,7 @@ static int choose_iters(struct pvn_rank *r, double seconds, uint64_t *n)
 
 int pvn_timed_next(struct pvn_rank *r, double began, double last, uint64_t *n)
 {
-    double left = began + r->o->duration - pvn_boot_now();
+    double left = began + r->o->duration - pvn_now_s();
     double fit = (double)*n * fmin(fmin(BATCH_SECONDS, left) / fmax(last, 1e-7), 4);
 
     if (left <= 0)
@@ -113,7 +113,7 @@ int pvn_timed_next(struct pvn_rank *r, double began, double last, uint64_t *n)
 static void show_progress(struct pvn_rank *r, uint64_t bytes, double began, uint64_t done,
                           double *shown)
 {
-    double now = pvn_boot_now();
+    double now = pvn_now_s();
 
     if (now - *shown < SHOWN_EVERY)
         return;
@@ -128,7 +128,7 @@ static void show_progress(struct pvn_rank *r, uint64_t bytes, double began, uint
 static int run_for(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w)
 {
     struct pvn_outcome o = {0}, sum = {0};
-    double began = pvn_boot_now(), shown = began;
+    double began = pvn_now_s(), shown = began;
     uint64_t n = 1, done = 0;
     int rc = 0;
 

@@ -32,7 +32,7 @@ struct pvn_work {
 int pvn_timed_once(struct pvn_timed *t, uint64_t iters, struct pvn_outcome *o);
 void pvn_outcome_add(struct pvn_outcome *sum, const struct pvn_outcome *one);
 /* Decides, with --duration, how many iterations run together next, where the last *n took `last` seconds; *n becomes 0
- * when the time since `began` (pvn_boot_now) is over. Rank 0's clock decides for all ranks. 0, or -1 after pvn_rank_fail. */
+ * when the time since `began` (pvn_now_s) is over. Rank 0's clock decides for all ranks. 0, or -1 after pvn_rank_fail. */
 int pvn_timed_next(struct pvn_rank *r, double began, double last, uint64_t *n);
 /* A whole point of measurement, reported; res has test, item and bytes. */
 int pvn_timed_point(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w);

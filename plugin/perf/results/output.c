@@ -291,7 +291,7 @@ static json_t *root_json(const struct pvn_report *rep, int status)
         json_array_append_new(command, any_text(run->argv[i]));
     json_object_set_new(root, "error", text_or_null(rep->error));
     json_object_set_new(root, "command", command);
-    json_object_set_new(root, "seconds", json_real(pvn_boot_now() - run->began));
+    json_object_set_new(root, "seconds", json_real(pvn_now_s() - run->began));
     json_object_set_new(root, "host", any_text(run->host));
     json_object_set_new(root, "kernel", json_string(run->kernel));
     json_object_set_new(root, "cpu", text_or_null(run->cpu));

@@ -51,7 +51,7 @@ void pvn_run_info_fill(struct pvn_run_info *info, int argc, char **argv)
         memcpy(info->argv, argv, (size_t)(argc + 1) * sizeof(*argv));
     else
         info->argv = argv;
-    info->began = pvn_boot_now();
+    info->began = pvn_now_s();
     if (gmtime_r(&now, &tm))
         strftime(info->started, sizeof(info->started), "%Y-%m-%dT%H:%M:%SZ", &tm);
     gethostname(info->host, sizeof(info->host) - 1);

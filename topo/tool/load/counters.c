@@ -8,15 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "plugin/base/clock.h"
 #include "topo/capture/open.h"
 #include "topo/check/check.h"
-
-double tool_now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 void tool_sleep(double seconds)
 {
@@ -53,7 +47,7 @@ int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char 
 int tool_load_counters(struct tool *t, const struct pvn_topo_input *in)
 {
     t->may_change = !in;
-    t->looked_s = tool_now_s();
+    t->looked_s = pvn_now_s();
     return tool_look(t, in, NULL, 0, &t->look);
 }
 
@@ -62,8 +56,8 @@ int tool_check_counters(struct tool *t, struct pvn_topo_checks *checks)
     bool twice = t->may_change && t->interval_s > 0 && pvn_topo_look_counters(&t->look) > 0;
     double seconds = 0;
     if (twice) {
-        tool_sleep(t->looked_s + t->interval_s - tool_now_s());
-        seconds = tool_now_s() - t->looked_s;
+        tool_sleep(t->looked_s + t->interval_s - pvn_now_s());
+        seconds = pvn_now_s() - t->looked_s;
         if (tool_look(t, NULL, NULL, 0, &t->look_again) != TOOL_OK)
             return -EIO;
     }

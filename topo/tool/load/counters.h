@@ -11,8 +11,6 @@ struct json_t;
 /* Seconds between the two looks of check, where counters are shown and may change. */
 #define TOOL_INTERVAL_MAX_S 60.0
 
-/* The monotonic clock in seconds. */
-double tool_now_s(void);
 /* Sleeps not at all for 0 or less. */
 void tool_sleep(double seconds);
 /* Reads the counters of t->topo; names as pvn_topo_look_read has them. in: what was read of the root,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/base/clock.h"
 #include "plugin/stats/stat_via.h"
 
 static int add_device(struct stat_adapters *a, const char *device)
@@ -79,7 +80,7 @@ static int read_counters(const struct tool *t, const struct pvn_topo_options *op
         rc = -1;
     if (rc == 0)
         rc = pvn_topo_look_read(fs, a->topo, (const char *const *)names, n, ethtool, &a->look);
-    a->read_s = tool_now_s();
+    a->read_s = pvn_now_s();
     free(names);
     pvn_topo_fs_close(fs);
     pvn_topo_ethtool_close(ethtool);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/base/clock.h"
 #include "plugin/tools/json_text.h"
 
 /* A document may say anything of others: each value is checked where it is used. */
@@ -89,14 +90,14 @@ void stat_grown_keep(struct stat_grown_earlier *e, const struct tool_answer *all
     for (int i = 0; e->adapters && i < n; i++)
         e->adapters[i] = json_incref(stat_grown_adapters(&all[i]));
     e->n = e->adapters ? n : 0;
-    e->read_s = e->adapters ? tool_now_s() : 0;
+    e->read_s = e->adapters ? pvn_now_s() : 0;
 }
 
 double stat_grown_compare(const struct stat_grown_earlier *e, const struct tool_answer *all, int n)
 {
     for (int i = 0; i < n && i < e->n; i++)
         stat_grown_since(stat_grown_adapters(&all[i]), e->adapters[i]);
-    return e->n > 0 ? tool_now_s() - e->read_s : 0;
+    return e->n > 0 ? pvn_now_s() - e->read_s : 0;
 }
 
 /* ---- for people ---- */

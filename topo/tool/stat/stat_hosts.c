@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/base/clock.h"
 #include "topo/tool/load/counters.h"
 #include "topo/tool/stat/stat_grown.h"
 #include "topo/tool/stat/stat_hidden.h"
@@ -71,7 +72,7 @@ static double look_again(const struct tool *t, struct tool_answers *a, double be
     if (t->interval_s > 0 && with_counters(a, &again) == 0 && again.n > 0) {
         tool_sleep(t->interval_s);
         if (tool_query(t, "--json stat", "stat", &again) == TOOL_OK)
-            between = tool_now_s() - began;
+            between = pvn_now_s() - began;
     }
     for (int i = 0; between > 0 && i < again.n; i++) {
         if (!again.list[i].doc)
@@ -87,7 +88,7 @@ int stat_hosts(struct tool *t)
 {
     struct tool_answers a = {0};
     struct stat_list list = {0};
-    double began = tool_now_s(), between;
+    double began = pvn_now_s(), between;
     int status = tool_hosts_read(t, &a);
     if (status == TOOL_OK)
         status = stat_look_hosts(t, &a, &list);

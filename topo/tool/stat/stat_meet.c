@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plugin/base/clock.h"
 #include "plugin/base/param.h"
 #include "plugin/base/version.h"
 #include "plugin/tools/boot_tcp.h"
@@ -86,7 +87,7 @@ static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_
                     json_t *adapters)
 {
     /* Rank 0 reads once it has looked twice. */
-    double until = pvn_boot_now() + t->wait_s + t->interval_s;
+    double until = pvn_now_s() + t->wait_s + t->interval_s;
     struct tool to = *t;
     struct header h = {0};
     char *text = NULL;
@@ -112,7 +113,7 @@ static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_
 /* The document of one rank into its answer. */
 static void receive(const struct tool *t, int fd, struct tool_answer *a, struct header *h)
 {
-    double until = pvn_boot_now() + t->wait_s + t->interval_s;
+    double until = pvn_now_s() + t->wait_s + t->interval_s;
     char *text = NULL;
     int rc = pvn_boot_recv(fd, h, sizeof(*h), until, NULL);
     h->host[sizeof(h->host) - 1] = '\0';
