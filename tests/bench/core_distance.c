@@ -18,7 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 enum { BURSTS = 41, TRIPS = 200, WAIT_MAX = 100000000 };
 
@@ -64,16 +65,9 @@ static void *answer(void *cpu)
     return NULL;
 }
 
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static double burst(void)
 {
-    double t0 = now_ns();
+    uint64_t start = pvn_now_ns();
     for (int i = 0; i < TRIPS; i++) {
         int t = atomic_load_explicit(&turn, memory_order_relaxed);
         atomic_store_explicit(&turn, t + 1, memory_order_release);
@@ -81,7 +75,7 @@ static double burst(void)
             if (w == WAIT_MAX)
                 fail("the other processor", ETIMEDOUT);
     }
-    return (now_ns() - t0) / (2 * TRIPS);
+    return (double)(pvn_now_ns() - start) / (2 * TRIPS);
 }
 
 static int compare(const void *a, const void *b)

@@ -15,9 +15,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "plugin/perf/driver/netdrv.h"
 
 enum { LIMIT_S = 120 };
@@ -46,13 +46,6 @@ static void check_call(ncclResult_t rc, const char *what)
 static void no_log(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                    const char *fmt, ...)
 {
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static double cpu(void)
@@ -108,7 +101,7 @@ static struct report set_up(int fd, int count, bool sends)
          **comm = calloc((size_t)count, sizeof(*comm));
     check(handle && listen && comm, "memory", "there is not enough");
     barrier(fd);
-    double kib = resident_kib(), cpu_before = cpu(), before = now();
+    double kib = resident_kib(), cpu_before = cpu(), before = pvn_now_s();
     for (int i = 0; i < count && !sends; i++)
         check_call(pvn_netdrv_listen(drv, ctx, 0, handle[i], &listen[i]), "listen");
     move_all(fd, handle, (size_t)count * sizeof(*handle), !sends);
@@ -116,7 +109,7 @@ static struct report set_up(int fd, int count, bool sends)
         if (up == last)
             sched_yield();
         last = up;
-        check(now() - before < LIMIT_S, "connecting", "not all comms came up in time");
+        check(pvn_now_s() - before < LIMIT_S, "connecting", "not all comms came up in time");
         for (int i = 0; i < count; i++) {
             if (comm[i])
                 continue;
@@ -127,7 +120,7 @@ static struct report set_up(int fd, int count, bool sends)
         }
     }
     barrier(fd);
-    struct report r = {now() - before, cpu() - cpu_before, (resident_kib() - kib) / count};
+    struct report r = {pvn_now_s() - before, cpu() - cpu_before, (resident_kib() - kib) / count};
     for (int i = 0; i < count; i++) {
         check_call(sends ? pvn_netdrv_close_send(drv, comm[i])
                          : pvn_netdrv_close_recv(drv, comm[i]),

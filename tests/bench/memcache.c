@@ -4,8 +4,8 @@
  * nothing. usage: memcache [LOOKUPS], 1000000 by default */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "memory/memcache.h"
 
 static int reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_kind *kind,
@@ -17,13 +17,6 @@ static int reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_
 
 static void dereg(void *arg, int dev, void *handle)
 {
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
 static int measure(size_t regions, size_t lookups)
@@ -38,13 +31,13 @@ static int measure(size_t regions, size_t lookups)
     struct pvn_memcache *c = pvn_memcache_new(&ops, &err, 4096);
     if (!c)
         return 1;
-    double t = now();
+    double start = pvn_now_s();
     for (size_t i = 0; i < regions; i++) /* each reaches into the next */
         if (pvn_memcache_get(c, base + i * stride, 100000, &host, 1, NULL, &m, &err))
             return 1;
-    double filled = (now() - t) / (double)regions;
+    double filled_ns = (pvn_now_s() - start) * 1e9 / (double)regions;
     pvn_memcache_get_stats(c, &before);
-    t = now();
+    start = pvn_now_s();
     for (size_t i = 0; i < lookups; i++) {
         x = x * 1664525 + 1013904223;
         uintptr_t at = base + (x >> 8) % regions * stride + 4096;
@@ -52,9 +45,9 @@ static int measure(size_t regions, size_t lookups)
             return 1;
         pvn_memcache_put(c, m, at, 512);
     }
-    t = (now() - t) / (double)lookups;
+    double found_ns = (pvn_now_s() - start) * 1e9 / (double)lookups;
     pvn_memcache_get_stats(c, &after);
-    printf("%8zu %12.0f %12.0f %12.1f\n", regions, filled, t,
+    printf("%8zu %12.0f %12.0f %12.1f\n", regions, filled_ns, found_ns,
            (double)(after.steps - before.steps) / (double)lookups);
     pvn_memcache_free(c);
     return 0;

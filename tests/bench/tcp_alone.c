@@ -23,8 +23,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum {
     MAX_BYTES = 1 << 20,
@@ -40,13 +41,6 @@ _Noreturn static void fail(const char *what)
 {
     fprintf(stderr, "tcp_alone: %s: %s\n", what, strerror(errno));
     exit(3);
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
 static void enter(const char *netns)
@@ -109,15 +103,15 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of half a round trip. */
+/* The median of half a round trip, in microseconds. */
 static double measure(bool first, size_t size, bool peek)
 {
     static double took[ROUNDS];
     for (int i = -WARM_UP; i < ROUNDS; i++) {
-        double start = now_us();
+        double start = pvn_now_s();
         round_trip(first, size, peek);
         if (i >= 0)
-            took[i] = (now_us() - start) / 2;
+            took[i] = (pvn_now_s() - start) * 1e6 / 2;
     }
     qsort(took, ROUNDS, sizeof(*took), by_value);
     return took[ROUNDS / 2];

@@ -191,7 +191,7 @@ static int run_rank(const struct nc_options *o, struct nc_shared *shared, int ra
 
 static void kill_victim(struct nc_shared *shared, pid_t pid)
 {
-    shared->dead_at = nc_now();
+    shared->dead_at = pvn_now_s();
     atomic_store(&shared->victim_dead, 1);
     kill(pid, SIGKILL);
     printf("# killed rank process %d\n", (int)pid);
@@ -201,11 +201,11 @@ static void kill_victim(struct nc_shared *shared, pid_t pid)
 static void stop_for_a_time(const struct nc_options *o, struct nc_shared *shared, pid_t pid)
 {
     if (shared->stopped_at == 0 && atomic_load(&shared->passed) > 0) {
-        shared->stopped_at = nc_now();
+        shared->stopped_at = pvn_now_s();
         kill(pid, SIGSTOP);
     } else if (shared->stopped_at > 0 && shared->continued_at == 0 &&
-               nc_now() > shared->stopped_at + o->stop_s) {
-        shared->continued_at = nc_now();
+               pvn_now_s() > shared->stopped_at + o->stop_s) {
+        shared->continued_at = pvn_now_s();
         kill(pid, SIGCONT);
         printf("# rank process %d was stopped for %.1f s\n", (int)pid,
                shared->continued_at - shared->stopped_at);
@@ -216,7 +216,7 @@ static void stop_for_a_time(const struct nc_options *o, struct nc_shared *shared
 static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t *pids)
 {
     int left = o->ranks, worst = NC_OK, victim = o->mode == NC_MODE_KILL ? o->ranks - 1 : -1;
-    double stop = nc_now() + o->timeout_s;
+    double stop = pvn_now_s() + o->timeout_s;
     while (left) {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG);
@@ -231,8 +231,8 @@ static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t
                 continue;
             if (!WIFEXITED(status))
                 fprintf(stderr, "rank %d died of signal %d\n", rank, WTERMSIG(status));
-            if (rc && stop > nc_now() + 5)
-                stop = nc_now() + 5;
+            if (rc && stop > pvn_now_s() + 5)
+                stop = pvn_now_s() + 5;
             if (rc && worst != NC_FAILED)
                 worst = rc;
             continue;
@@ -242,7 +242,7 @@ static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t
             kill_victim(shared, pids[victim]);
         if (o->stop_s && pids[o->ranks - 1])
             stop_for_a_time(o, shared, pids[o->ranks - 1]);
-        if (nc_now() > stop) {
+        if (pvn_now_s() > stop) {
             for (int i = 0; i < o->ranks; i++) {
                 if (pids[i]) {
                     fprintf(stderr, "rank %d is stopped: it did not end in time\n", i);
@@ -250,7 +250,7 @@ static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t
                 }
             }
             worst = worst == NC_SKIP ? NC_SKIP : NC_FAILED;
-            stop = nc_now() + 60;
+            stop = pvn_now_s() + 60;
         }
         usleep(2000);
     }

@@ -301,13 +301,13 @@ static double timed(struct nc_rank *r, struct op *o, int n, double *cpu)
 {
     if (!nc_barrier(r))
         return -1;
-    double cpu0 = cpu_seconds(), t0 = nc_now();
+    double cpu0 = cpu_seconds(), t0 = pvn_now_s();
     for (int i = 0; i < n; i++)
         if (o->coll->call(r, o))
             return -1;
     if (r->cu.stream_sync(r->stream))
         return -1;
-    r->shared->seconds[r->rank] = (nc_now() - t0) / n;
+    r->shared->seconds[r->rank] = (pvn_now_s() - t0) / n;
     r->shared->cpu[r->rank] = (cpu_seconds() - cpu0) / n;
     if (!nc_barrier(r))
         return -1;
@@ -374,10 +374,10 @@ int nc_survive(struct nc_rank *r)
         fprintf(stderr, "rank %d: failed before any rank was killed\n", r->rank);
         return NC_FAILED;
     }
-    double heard = nc_now() - r->shared->dead_at;
+    double heard = pvn_now_s() - r->shared->dead_at;
     r->nccl.comm_abort(r->comm);
     r->comm = NULL;
     printf("SURVIVOR rank=%d error_after=%.3f aborted_after=%.3f\n", r->rank, heard,
-           nc_now() - r->shared->dead_at);
+           pvn_now_s() - r->shared->dead_at);
     return heard < r->opt->op_timeout_s ? NC_OK : NC_FAILED;
 }

@@ -10,15 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-double nc_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static int load(void **lib, const char *path, int absent)
 {
@@ -133,8 +125,8 @@ static int open_comm(struct nc_rank *r)
     }
     if (nr)
         return nc_fail(r, "ncclGetUniqueId", nr);
-    double stop = nc_now() + r->opt->op_timeout_s;
-    while (atomic_load(&s->id_ready) == 0 && nc_now() < stop)
+    double stop = pvn_now_s() + r->opt->op_timeout_s;
+    while (atomic_load(&s->id_ready) == 0 && pvn_now_s() < stop)
         usleep(1000);
     if (atomic_load(&s->id_ready) != 1) {
         fprintf(stderr, "rank %d: rank 0 gave no id\n", r->rank);
@@ -200,14 +192,14 @@ bool nc_barrier(struct nc_rank *r)
 {
     struct nc_shared *s = r->shared;
     int generation = atomic_load(&s->generation);
-    double stop = nc_now() + r->opt->op_timeout_s;
+    double stop = pvn_now_s() + r->opt->op_timeout_s;
     if (atomic_fetch_add(&s->arrived, 1) + 1 == r->opt->ranks) {
         atomic_store(&s->arrived, 0);
         atomic_fetch_add(&s->generation, 1);
         return true;
     }
     while (atomic_load(&s->generation) == generation) {
-        if (nc_now() > stop)
+        if (pvn_now_s() > stop)
             return false;
         usleep(200);
     }
@@ -216,7 +208,7 @@ bool nc_barrier(struct nc_rank *r)
 
 int nc_wait(struct nc_rank *r, const char *what)
 {
-    double stop = nc_now() + r->opt->op_timeout_s;
+    double stop = pvn_now_s() + r->opt->op_timeout_s;
     for (unsigned n = 0;; n++) {
         pvn_cu_result cr = r->cu.stream_query(r->stream);
         if (cr == PVN_CU_SUCCESS)
@@ -231,7 +223,7 @@ int nc_wait(struct nc_rank *r, const char *what)
             nc_fail(r, what, nr ? nr : async);
             return -1;
         }
-        if (nc_now() > stop) {
+        if (pvn_now_s() > stop) {
             fprintf(stderr, "rank %d: %s did not end within %d s\n", r->rank, what,
                     r->opt->op_timeout_s);
             return -1;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "gpu/nccl_api.h"
 
 enum { NC_MAX_RANKS = 8, NC_MAX_SIZES = 32, NC_GUARD = 4096 };
@@ -53,8 +54,6 @@ struct nc_rank {
     unsigned char *host;   /* pinned, the same size */
     size_t cap;
 };
-
-double nc_now(void); /* monotonic seconds */
 
 /* Exit status of a rank. */
 enum { NC_OK = 0, NC_FAILED = 1, NC_USAGE = 2, NC_SKIP = 77 };

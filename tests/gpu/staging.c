@@ -6,6 +6,7 @@
  * and registers it, or by cuMemCreate on a NUMA node; beside them memory of our own, which the GPU does not know.
  * One line for each kind. Ends with 0, 1 (data came back wrong), 2 (usage) or 77 (no GPU or library here). */
 #include "config.h"
+#include "base/clock.h"
 #include "gpu/staging_api.h"
 #include "gpu/staging_net.h"
 
@@ -24,7 +25,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_COLLAPSE
@@ -330,13 +330,6 @@ static const char *try_collapse(unsigned char *p)
     return same(p, BYTES, 3, result);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* GB/s of a thread that sends pieces of the memory and receives each in the other half; the best of some rounds. */
 static double rate(unsigned char *p)
 {
@@ -345,7 +338,7 @@ static double rate(unsigned char *p)
     if (!connection(fds))
         return 0;
     for (int round = 0; round < ROUNDS; round++) {
-        double start = now();
+        double start = pvn_now_s();
         size_t moved = 0;
         for (size_t at = 0; at + RATE_PIECE <= BYTES / 2; at += RATE_PIECE) {
             size_t out = 0, in = 0;
@@ -361,7 +354,7 @@ static double rate(unsigned char *p)
             }
             moved += in;
         }
-        double gb = (double)moved * 1e-9 / (now() - start);
+        double gb = (double)moved * 1e-9 / (pvn_now_s() - start);
         best = gb > best ? gb : best;
     }
     if (memcmp(p, p + BYTES / 2, BYTES / 2))

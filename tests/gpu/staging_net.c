@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "perf/driver/netdrv.h"
 
 /* As NCCL's proxy: messages of 512 KiB, up to four at a time in each direction. */
@@ -22,19 +22,12 @@ static void quiet(ncclDebugLogLevel level, unsigned long flags, const char *file
 {
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static const char *join(struct st_net *n)
 {
     static const ncclNetCommConfig_v12_t config = {0};
     char handle[NCCL_NET_HANDLE_MAXSIZE] __attribute__((aligned(8))) = {0};
     int devices = 0;
-    double until = now() + LIMIT_S;
+    double until = pvn_now_s() + LIMIT_S;
     if (pvn_netdrv_init(n->d, &n->ctx, 1, &config, quiet, NULL) ||
         pvn_netdrv_devices(n->d, &devices) || !devices)
         return "the plugin has no device";
@@ -45,7 +38,7 @@ static const char *join(struct st_net *n)
             return "connect failed";
         if (!n->recv && pvn_netdrv_accept(n->d, n->listen, &n->recv))
             return "accept failed";
-        if (now() > until)
+        if (pvn_now_s() > until)
             return "no connection in time";
     }
     return NULL;
@@ -113,18 +106,18 @@ static const char *advance(struct pvn_netdrv *d, struct stream *s, size_t count,
 static const char *rounds(struct st_net *n, struct stream *out, struct stream *in, size_t count,
                           double *best)
 {
-    double until = now() + LIMIT_S;
+    double until = pvn_now_s() + LIMIT_S;
     for (int i = 0; i < ROUNDS; i++) {
-        double start = now();
+        double start = pvn_now_s();
         out->posted = out->done = in->posted = in->done = 0;
         while (out->done < count || in->done < count) {
             const char *failed = advance(n->d, in, count, 1);
             if (!failed)
                 failed = advance(n->d, out, count, 0);
-            if (failed || now() > until)
+            if (failed || pvn_now_s() > until)
                 return failed ? failed : "the messages did not arrive in time";
         }
-        double gb = (double)(count * MESSAGE) * 1e-9 / (now() - start);
+        double gb = (double)(count * MESSAGE) * 1e-9 / (pvn_now_s() - start);
         *best = gb > *best ? gb : *best;
     }
     return NULL;

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 struct options {
     const char *device[2];
     const char *fault, *undo;
@@ -72,7 +74,7 @@ static int write_once(struct side *a, struct side *b, unsigned seed)
                              .send_flags = IBV_SEND_SIGNALED,
                              .wr.rdma = {(uintptr_t)b->buf, b->mr->rkey}};
     struct ibv_wc wc;
-    double start = side_now();
+    double start = pvn_now_s();
     int n;
 
     for (size_t i = 0; i < a->len; i++)
@@ -88,7 +90,7 @@ static int write_once(struct side *a, struct side *b, unsigned seed)
         return -1;
     }
     printf("write %u: %s (%d), vendor_err 0x%x, %.3f s\n", seed, ibv_wc_status_str(wc.status),
-           wc.status, wc.vendor_err, side_now() - start);
+           wc.status, wc.vendor_err, pvn_now_s() - start);
     if (wc.status == IBV_WC_SUCCESS && memcmp(a->buf, b->buf, a->len))
         errx(3, "the data differ");
     return wc.status;

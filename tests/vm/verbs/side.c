@@ -5,16 +5,9 @@
 #include <err.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-double side_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
+#include "base/clock.h"
 
 void side_open(struct side *s, const char *device, int gid_index, size_t len)
 {
@@ -121,12 +114,12 @@ void side_connect(struct side *a, struct side *b, const struct side_rc *rc)
 
 int side_wait(struct side *s, struct ibv_wc *wc, double limit)
 {
-    double end = side_now() + limit;
+    double end = pvn_now_s() + limit;
     int n;
 
     memset(wc, 0, sizeof *wc);
     while (!(n = ibv_poll_cq(s->cq, 1, wc))) {
-        if (side_now() > end)
+        if (pvn_now_s() > end)
             return 0;
         usleep(50);
     }

@@ -52,6 +52,4 @@ int side_wait(struct side *s, struct ibv_wc *wc, double limit);
 int side_post(struct side *s, struct ibv_send_wr *wr, size_t offset, uint32_t length);
 int side_post_recv(struct side *s, uint64_t id, size_t offset, uint32_t length);
 
-double side_now(void); /* seconds, monotonic */
-
 #endif
