@@ -25,6 +25,7 @@
 
 #include "plugin/perf/driver/netdrv.h"
 #include "support/bytes.h"
+#include "support/deadline.h"
 #include "tests/support/paths.h"
 
 namespace nccl

@@ -301,7 +301,7 @@ bool whole_life(pvn_netdrv *d)
         return false;
     if (pvn_netdrv_listen(d, ctx, 0, handle, &lc) != ncclSuccess)
         goto out;
-    for (long i = 0; i < 2000000 && !(sc && rc); i++) {
+    for (Deadline wait; wait.left() && !(sc && rc);) {
         if (!sc && pvn_netdrv_connect(d, ctx, 0, handle, &sc) != ncclSuccess)
             goto out;
         if (!rc && pvn_netdrv_accept(d, lc, &rc) != ncclSuccess)
@@ -313,7 +313,7 @@ bool whole_life(pvn_netdrv *d)
         void *sr = nullptr, *rr = nullptr, *data = b, *none = nullptr;
         size_t size = sizeof(b);
         int tag = 0, sd = 0, rd = 0;
-        for (long i = 0; i < 2000000 && !(sd && rd); i++) {
+        for (Deadline wait; wait.left() && !(sd && rd);) {
             if (!sr && pvn_netdrv_isend(d, sc, a, sizeof(a), 0, mh, nullptr, &sr) != ncclSuccess)
                 goto out;
             if (!rr &&

@@ -219,7 +219,7 @@ struct RdmaPair {
         ASSERT_EQ(0, tx.lane->ops->bind(tx.lane, b, static_cast<size_t>(nb)))
             << tx.lane->err.reason[0];
         int vt = -EAGAIN, vr = -EAGAIN;
-        for (double until = sv::now() + 30; sv::now() < until && (vt || vr);) {
+        for (double until = pvn_now_s() + 30; pvn_now_s() < until && (vt || vr);) {
             vt = vt ? tx.lane->ops->verify(tx.lane) : 0;
             vr = vr ? rx.lane->ops->verify(rx.lane) : 0;
             ASSERT_TRUE(vt == 0 || vt == -EAGAIN) << tx.lane->err.reason[0];

@@ -6,6 +6,7 @@
 
 #include "rdma/lane_pair.h"
 #include "support/bytes.h"
+#include "support/deadline.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -16,19 +17,6 @@ extern "C" {
 #include "rdma/wrap.h"
 #include "support/engine_calls.h"
 }
-
-// For loops that end by themselves unless something hangs: false once a minute has passed.
-class Deadline
-{
-    long n = 0;
-    double until = sv::now() + 60;
-
-  public:
-    bool left()
-    {
-        return (++n & 1023) || sv::now() < until;
-    }
-};
 
 // The state of both ends, for the message of a test that did not finish.
 inline std::string stuck(RdmaPair &p)

@@ -162,7 +162,7 @@ class RdmaGpu : public FakeCuda
         size_t got = 0, sent = 0;
         pvn_req *s = nullptr, *r = nullptr;
         ASSERT_EQ(0, pvn_engine_irecv(pair.rx.e, 1, &dst, &n, &tag, &rmr, &r));
-        for (long i = 0; i < 10000000L && !(done_s && done_r); i++) {
+        for (Deadline wait; wait.left() && !(done_s && done_r);) {
             if (!s) {
                 ASSERT_EQ(0, pvn_engine_isend(pair.tx.e, out.data(), n, tag, smr, &s));
             } else if (!done_s) {
@@ -299,7 +299,7 @@ TEST_F(RdmaGpu, FlushThatFailsFailsTheReceiver)
     int done = 0, rc = 0;
     ASSERT_EQ(0, pvn_engine_iflush(pair.rx.e, 1, &p, &n, &m, &req));
     ASSERT_NE(nullptr, req);
-    for (long i = 0; i < 10000000L && rc == 0 && !done; i++)
+    for (Deadline wait; wait.left() && rc == 0 && !done;)
         rc = pvn_engine_test(req, &done, nullptr);
     EXPECT_EQ(rc, -EIO);
     EXPECT_FALSE(done) << "a flush that failed must not look done";
@@ -359,7 +359,7 @@ TEST_F(RdmaGpu, FlushOfAGroupIsOnePerGpu)
         int done = 0;
         uint64_t before = reads_seen();
         EXPECT_EQ(0, pvn_engine_iflush(pair.rx.e, count, p, n, mrs, &req));
-        for (long i = 0; req && !done && i < 10000000L; i++)
+        for (Deadline wait; wait.left() && req && !done;)
             EXPECT_EQ(0, pvn_engine_test(req, &done, nullptr));
         EXPECT_TRUE(!req || done);
         return reads_seen() - before;

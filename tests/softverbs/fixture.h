@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "softverbs/softverbs.h"
+#include "support/deadline.h"
 #include "tests/support/paths.h"
 
 namespace sv
@@ -210,13 +211,6 @@ inline bool threads_asleep()
     return !busy;
 }
 
-inline double now()
-{
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
-
 struct Params {
     int timeout = 14, retry = 7, rnr_retry = 7, rnr_timer = 1, rd_atomic = 4;
     uint32_t psn = 77;
@@ -389,12 +383,12 @@ class End
     ibv_wc wait(double seconds = 20)
     {
         ibv_wc wc{};
-        double end = now() + seconds;
+        double end = pvn_now_s() + seconds;
         for (;;) {
             int n = ibv_poll_cq(cq, 1, &wc);
             if (n == 1)
                 return wc;
-            if (n < 0 || now() > end)
+            if (n < 0 || pvn_now_s() > end)
                 break;
             usleep(100);
         }

@@ -227,9 +227,9 @@ TEST_F(Processes, RecordsFollowTheirData)
             auto *record = reinterpret_cast<uint64_t *>(s.end->buf + kAt);
             auto *data = reinterpret_cast<uint64_t *>(s.end->buf);
             for (uint64_t r = 1; r <= kRounds; r++) {
-                double end = now() + 60;
+                double end = pvn_now_s() + 60;
                 while (__atomic_load_n(record, __ATOMIC_ACQUIRE) != r) {
-                    ASSERT_LT(now(), end);
+                    ASSERT_LT(pvn_now_s(), end);
                     sched_yield();
                 }
                 for (size_t i = 0; i < kWords; i++)

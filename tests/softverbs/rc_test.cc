@@ -194,9 +194,9 @@ TEST_F(Rc, RecordIsNeverSeenBeforeItsData)
         auto *record = reinterpret_cast<uint64_t *>(b->buf + at);
         auto *data = reinterpret_cast<uint64_t *>(b->buf);
         for (uint64_t r = 1; r <= rounds; r++) {
-            double end = now() + 60;
+            double end = pvn_now_s() + 60;
             while (__atomic_load_n(record, __ATOMIC_ACQUIRE) != r) {
-                if (now() > end) {
+                if (pvn_now_s() > end) {
                     ADD_FAILURE() << "record " << r << " did not come";
                     return;
                 }
@@ -217,10 +217,10 @@ TEST_F(Rc, RecordIsNeverSeenBeforeItsData)
         ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, words * 8, 1, b->addr(), b->mr->rkey, 0), 0);
         ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, words * 8, 8, 2, b->addr(at), b->mr->rkey), 0);
         ASSERT_EQ(a->wait().status, IBV_WC_SUCCESS);
-        double end = now() + 60;
+        double end = pvn_now_s() + 60;
         while (__atomic_load_n(reinterpret_cast<uint64_t *>(b->buf + at) + 8, __ATOMIC_ACQUIRE) !=
                    r &&
-               now() < end && !HasFailure())
+               pvn_now_s() < end && !HasFailure())
             sched_yield();
     }
     reader.join();

@@ -20,6 +20,8 @@
 #include <string>
 #include <thread>
 
+#include "support/deadline.h"
+
 namespace pvn_test
 {
 
@@ -56,7 +58,7 @@ inline bool sh(const std::string &command)
 inline bool links_run(const std::string &names, bool want = true)
 {
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const Deadline wait(10);
     std::istringstream list(names);
     bool good = fd >= 0;
 
@@ -64,8 +66,7 @@ inline bool links_run(const std::string &names, bool want = true)
         struct ifreq ifr = {};
         strncpy(ifr.ifr_name, name.c_str(), sizeof(ifr.ifr_name) - 1);
         for (;;) {
-            good =
-                ioctl(fd, SIOCGIFFLAGS, &ifr) == 0 && std::chrono::steady_clock::now() < deadline;
+            good = ioctl(fd, SIOCGIFFLAGS, &ifr) == 0 && wait.left();
             if (!good || ((ifr.ifr_flags & IFF_RUNNING) != 0) == want)
                 break;
             std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/bytes.h"
+#include "support/deadline.h"
 
 extern "C" {
 #include "base/clock.h"
@@ -36,7 +37,7 @@ inline uint64_t lane_pair_now(void *)
 inline void finish(pvn_req *s, pvn_req *r, size_t *ssize, size_t *rsizes)
 {
     int sd = 0, rd = 0;
-    for (long i = 0; i < 200000000L && (!sd || !rd); i++) {
+    for (Deadline wait; wait.left() && (!sd || !rd);) {
         if (!sd) {
             ASSERT_EQ(0, pvn_engine_test(s, &sd, ssize));
         }
@@ -180,7 +181,7 @@ struct LanePair {
         make_lanes(streams, chunk, batch, zc);
         exchange_offers();
         int vt = -EAGAIN, vr = -EAGAIN;
-        for (int i = 0; i < 100000 && (vt || vr); i++) {
+        for (Deadline wait; wait.left() && (vt || vr);) {
             accept_some();
             if (vt)
                 vt = tx->ops->verify(tx);

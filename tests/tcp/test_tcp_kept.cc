@@ -19,10 +19,11 @@ static bool is_done_alone(LanePair *p, const std::vector<uint8_t> &m, pvn_req **
 // Kept messages are acknowledged, at the latest when the ends are looked at, as the comms do ten times a second.
 static void settle(LanePair *p)
 {
-    for (int i = 0; i < 1000000 && pvn_engine_kept(p->etx) > 0; i++) {
+    int turns = 0;
+    for (Deadline wait; wait.left() && pvn_engine_kept(p->etx) > 0;) {
         ASSERT_EQ(0, pvn_engine_progress(p->etx));
         ASSERT_EQ(0, pvn_engine_progress(p->erx));
-        if (i % 1000 == 999) {
+        if (++turns % 1000 == 0) {
             ASSERT_EQ(0, p->rx->ops->overdue(p->rx, 1, 0));
             ASSERT_EQ(0, p->tx->ops->overdue(p->tx, 1, 0));
         }
@@ -48,7 +49,7 @@ TEST(TcpLaneKeeps, ASmallSendIsDoneBeforeItsReceiverCalls)
             if (small)
                 std::fill(m.begin(), m.end(), uint8_t(0));
             ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &n, &tag, nullptr, &r));
-            for (long i = 0; i < 200000000L && !done; i++)
+            for (Deadline wait; wait.left() && !done;)
                 ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
             ASSERT_EQ(sent, in);
             settle(&p);

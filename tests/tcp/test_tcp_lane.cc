@@ -83,7 +83,7 @@ TEST_P(TcpLane, PipelineOfRandomSizes)
     }
     std::vector<pvn_req *> s(total), r(total);
     int sp = 0, st = 0, rp = 0, rt = 0;
-    for (long it = 0; it < 100000000L && (st < total || rt < total); it++) {
+    for (Deadline wait; wait.left() && (st < total || rt < total);) {
         if (sp < total && sp - st < depth) {
             ASSERT_EQ(0,
                       pvn_engine_isend(p.etx, out[sp].data(), out[sp].size(), 1, nullptr, &s[sp]));
@@ -171,7 +171,7 @@ TEST(TcpLaneErrors, TooLongForTheReceive)
     ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
     ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 5, nullptr, &s));
     int rc = 0, done = 0;
-    for (int i = 0; i < 1000000 && rc == 0; i++) {
+    for (Deadline wait; wait.left() && rc == 0;) {
         if (pvn_engine_err(p.etx) == nullptr && pvn_engine_pending(p.etx))
             pvn_engine_progress(p.etx);
         rc = pvn_engine_test(r, &done, nullptr);
@@ -249,7 +249,7 @@ TEST(TcpLaneErrors, PeerGoneInMidMessage)
     p.tx->ops->close(p.tx);
     p.tx = nullptr;
     int rc = 0;
-    for (int i = 0; i < 1000000 && rc == 0; i++)
+    for (Deadline wait; wait.left() && rc == 0;)
         rc = pvn_engine_test(r, &done, nullptr);
     EXPECT_EQ(-ECONNRESET, rc);
     EXPECT_NE(nullptr, strstr(pvn_engine_err(p.erx)->reason[0], "middle of a message"));
@@ -267,7 +267,7 @@ TEST(TcpLaneErrors, PeerGoneWhileWeWait)
     ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
     p.tx->ops->close(p.tx);
     p.tx = nullptr;
-    for (int i = 0; i < 1000000 && rc == 0; i++)
+    for (Deadline wait; wait.left() && rc == 0;)
         rc = pvn_engine_test(r, &done, nullptr);
     EXPECT_EQ(-ECONNRESET, rc);
 }
@@ -283,7 +283,7 @@ TEST(TcpLaneErrors, ASendToAClosedReceiverFails)
     p.rx->ops->close(p.rx);
     p.rx = nullptr;
     int rc = 0, done = 0;
-    for (int i = 0; i < 1000000 && rc == 0; i++)
+    for (Deadline wait; wait.left() && rc == 0;)
         rc = pvn_engine_test(s, &done, nullptr);
     EXPECT_TRUE(rc == -ECONNRESET || rc == -EPIPE) << rc;
 }
@@ -629,7 +629,7 @@ class TcpLanePeek : public testing::Test
     {
         int done = 0;
         size_t got = 0;
-        for (int k = 0; k < 100000 && !done; k++)
+        for (Deadline wait; wait.left() && !done;)
             ASSERT_EQ(0, pvn_engine_test(r[i], &done, &got));
         ASSERT_TRUE(done);
         ASSERT_EQ(text.size(), got);

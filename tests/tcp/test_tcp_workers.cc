@@ -95,7 +95,7 @@ class TcpWorkers : public testing::TestWithParam<Shape>
     pvn_req *send(const std::vector<uint8_t> &out, int tag)
     {
         pvn_req *s = nullptr;
-        for (int i = 0; i < 1000000 && !s; i++) {
+        for (Deadline wait; wait.left() && !s;) {
             EXPECT_EQ(0, pvn_engine_progress(p.erx)) << p.rx->err.reason[0];
             if (pvn_engine_isend(p.etx, out.data(), out.size(), tag, nullptr, &s) < 0)
                 break;

@@ -71,7 +71,7 @@ class TcpZerocopy : public testing::Test
     int until_error(pvn_req *s)
     {
         int rc = 0, done = 0;
-        for (int i = 0; i < 1000000 && rc == 0 && !done; i++)
+        for (Deadline wait; wait.left() && rc == 0 && !done;)
             rc = pvn_engine_test(s, &done, nullptr);
         EXPECT_FALSE(done);
         return rc;
@@ -325,7 +325,7 @@ TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
     memset(data.data(), 0x5a, data.size());
     pvn_req *r = receive(in.data(), in.size());
     int done = 0, rc = 0;
-    for (int i = 0; i < 1000000 && rc == 0 && !done; i++)
+    for (Deadline wait; wait.left() && rc == 0 && !done;)
         rc = pvn_engine_test(r, &done, nullptr);
     EXPECT_FALSE(done && in != was) << "a receive is done with bytes that were never sent";
     EXPECT_EQ(-ECONNRESET, rc);
