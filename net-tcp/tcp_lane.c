@@ -7,7 +7,6 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +179,7 @@ static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
     }
 }
 
-static struct pvn_lane_ops tcp_ops = {
+static const struct pvn_lane_ops tcp_ops = {
     .name = "tcp",
     .is_fallback = true,
     .offer = tcp_offer,
@@ -199,13 +198,14 @@ static struct pvn_lane_ops tcp_ops = {
     .locate = tcp_locate,
     .describe = tcp_describe,
     .count = tcp_count,
+    .mem_reg = pvn_lane_ok_reg,
+    .mem_dereg = pvn_lane_ok_dereg,
+    .last_post = pvn_lane_no_last_post,
+    .post_flush = pvn_lane_no_post_flush,
+    .copy_out = pvn_lane_no_copy,
+    .join = pvn_lane_no_join,
+    .stop = pvn_lane_nothing,
 };
-static pthread_once_t tcp_ops_once = PTHREAD_ONCE_INIT;
-
-static void fill_ops(void)
-{
-    pvn_lane_ops_fill(&tcp_ops);
-}
 
 /* Without them the comm's thread does all by itself. */
 static void get_workers(struct tcp_lane *t)
@@ -247,7 +247,6 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
         errno = EINVAL;
         return NULL;
     }
-    pthread_once(&tcp_ops_once, fill_ops);
     struct tcp_lane *t = calloc(1, sizeof(*t));
     if (!t)
         return NULL;

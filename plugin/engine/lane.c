@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Defaults for the holes of a lane's table, so that nobody tests for NULL. */
+/* Defaults for what a lane does not do, so that nobody tests its table for NULL. */
 #include "engine/lane.h"
 
 #include <errno.h>
@@ -26,13 +26,13 @@ int pvn_lane_ok(struct pvn_lane *l)
     return 0;
 }
 
-static int ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-                  struct pvn_err *err)
+int pvn_lane_ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                    struct pvn_err *err)
 {
     return 0;
 }
 
-static int ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
+int pvn_lane_ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
 {
     return 0;
 }
@@ -58,7 +58,7 @@ int pvn_lane_no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr,
     return -EOPNOTSUPP;
 }
 
-static int no_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
+int pvn_lane_no_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
 {
     return -EOPNOTSUPP;
 }
@@ -77,11 +77,11 @@ int pvn_lane_never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_re
     return 0;
 }
 
-static void no_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes)
+void pvn_lane_no_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes)
 {
 }
 
-static void nothing(struct pvn_lane *l)
+void pvn_lane_nothing(struct pvn_lane *l)
 {
 }
 
@@ -117,9 +117,9 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
     if (!ops->verify)
         ops->verify = pvn_lane_ok;
     if (!ops->mem_reg)
-        ops->mem_reg = ok_reg;
+        ops->mem_reg = pvn_lane_ok_reg;
     if (!ops->mem_dereg)
-        ops->mem_dereg = ok_dereg;
+        ops->mem_dereg = pvn_lane_ok_dereg;
     if (!ops->post_cts)
         ops->post_cts = pvn_lane_no_post_cts;
     if (!ops->post_write)
@@ -127,7 +127,7 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
     if (!ops->next_slot)
         ops->next_slot = pvn_lane_no_next_slot;
     if (!ops->last_post)
-        ops->last_post = no_last_post;
+        ops->last_post = pvn_lane_no_last_post;
     if (!ops->post_flush)
         ops->post_flush = pvn_lane_no_post_flush;
     if (!ops->kick)
@@ -143,11 +143,11 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
     if (!ops->fence)
         ops->fence = pvn_lane_ok;
     if (!ops->join)
-        ops->join = no_join;
+        ops->join = pvn_lane_no_join;
     if (!ops->stop)
-        ops->stop = nothing;
+        ops->stop = pvn_lane_nothing;
     if (!ops->close)
-        ops->close = nothing;
+        ops->close = pvn_lane_nothing;
     if (!ops->locate)
         ops->locate = no_locate;
     if (!ops->describe)

@@ -310,7 +310,7 @@ struct pvn_lane_ops {
 
 /* Every transport's lane begins with this. */
 struct pvn_lane {
-    const struct pvn_lane_ops *ops; /* no NULL member: see pvn_lane_ops_fill */
+    const struct pvn_lane_ops *ops; /* no NULL member */
     unsigned caps;
     int idx;       /* index in the comm, the same at both ends once paired */
     int sender;    /* 1: this end sends data, 0: receives */
@@ -337,12 +337,18 @@ struct pvn_lane {
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };
 
-/* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick,
- * overdue, fence: 0). */
+/* Fills the holes of a table, as lanes of tests have them, with defaults that answer -EOPNOTSUPP (poll: 0
+ * events, kick, overdue, fence: 0). */
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops);
 
-/* Some of these defaults, for tables that are constant. ok: of kick, verify and fence. */
+/* These defaults, for tables that are constant. ok: of kick, verify and fence; nothing: of stop and close. */
 int pvn_lane_ok(struct pvn_lane *l);
+void pvn_lane_nothing(struct pvn_lane *l);
+int pvn_lane_ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                    struct pvn_err *err);
+int pvn_lane_ok_dereg(struct pvn_lane *l, struct pvn_mr *mr);
+int pvn_lane_no_last_post(const struct pvn_lane *l, struct pvn_transfer *t);
+void pvn_lane_no_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes);
 int pvn_lane_no_adopt(struct pvn_lane *l, int stream, int fd);
 int pvn_lane_no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
 int pvn_lane_no_post_write(struct pvn_lane *l, const struct pvn_write *w);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The RDMA lane under the engine, on softverbs: messages of every size, depth, mode and option.
 #include "rdma/lane_traffic.h"
+#include "support/whole_table.h"
 
 namespace
 {
@@ -57,16 +58,6 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         p.rx.unreg_last();
     }
 };
-
-// Constant tables name their members one by one, and nobody who calls an operation looks for it first.
-void expect_no_holes(const pvn_lane_ops *ops)
-{
-    void *member[sizeof(*ops) / sizeof(void *)];
-    memcpy(member, ops, sizeof(*ops));
-    for (size_t i = 0; i < sizeof(member) / sizeof(*member); i++)
-        EXPECT_TRUE(member[i] || i == offsetof(pvn_lane_ops, is_fallback) / sizeof(void *))
-            << "member " << i << " of " << sizeof(member) / sizeof(*member);
-}
 
 TEST_P(RdmaLane, NoOperationIsMissing)
 {

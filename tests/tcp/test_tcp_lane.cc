@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // The TCP lane under the engine, over loopback sockets.
+#include "support/whole_table.h"
 #include "tcp/lane_pair.h"
 
 #include <algorithm>
@@ -286,6 +287,14 @@ TEST(TcpLaneErrors, ASendToAClosedReceiverFails)
     for (Deadline wait; wait.left() && rc == 0;)
         rc = pvn_engine_test(s, &done, nullptr);
     EXPECT_TRUE(rc == -ECONNRESET || rc == -EPIPE) << rc;
+}
+
+TEST(TcpLaneTable, NoOperationIsMissing)
+{
+    LanePair p;
+    p.open();
+    expect_no_holes(p.tx->ops);
+    expect_no_holes(p.rx->ops);
 }
 
 TEST(TcpLaneIdle, CostsNoSystemCall)
