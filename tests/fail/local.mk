@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/fail/: the plugin against peers and a system that misbehave.
 PVN_TESTS += tests/fail/test_handshake
-tests_fail_test_handshake_SOURCES = tests/fail/test_handshake.cc tests/fail/raw_peer.h
+tests_fail_test_handshake_SOURCES = tests/fail/test_handshake.cc tests/fail/raw_comm.h tests/fail/raw_peer.h
 tests_fail_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_handshake_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 

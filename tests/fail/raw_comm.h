@@ -34,6 +34,16 @@ inline raw::Bytes message(uint64_t seq, const raw::Bytes &payload, size_t total)
     return b;
 }
 
+// A peer made by hand that listens, and the handle that leads there.
+struct RawPeer {
+    raw::Listener l;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    explicit RawPeer(uint64_t session = 77)
+    {
+        raw::make_handle(handle, l.port, session);
+    }
+};
+
 // The peer's sockets of one connection.
 struct RawEnd {
     raw::Sock ctrl, stream;
@@ -62,9 +72,7 @@ inline void give_lanes(RawEnd &e, raw::Listener &l, uint8_t features = 0)
     int type;
     e.ctrl.recv_frame(&type);
     e.ctrl.send(raw::offer(raw::tcp_blob(l.port, features)));
-    e.stream = l.accept();
-    e.stream.recv(PVN_PREAMBLE_BYTES);
-    e.stream.send({0x70});
+    e.stream = l.accept_stream();
     e.ctrl.recv_frame(&type);
     e.ctrl.send(raw::ready(1));
 }

@@ -263,6 +263,23 @@ struct Listener {
         } while (fd < 0 && errno == EINTR);
         return Sock(fd);
     }
+    // The next control connection, behind the connector's HELLO.
+    Sock accept_ctrl()
+    {
+        int type;
+        Sock peer = accept();
+        peer.recv(PVN_PREAMBLE_BYTES);
+        peer.recv_frame(&type);
+        return peer;
+    }
+    // The next stream of a lane, answered as an acceptor does (tcp_setup.c).
+    Sock accept_stream()
+    {
+        Sock peer = accept();
+        peer.recv(PVN_PREAMBLE_BYTES);
+        peer.send({0x70});
+        return peer;
+    }
 };
 
 // A handle that leads to `port` on this machine.

@@ -95,14 +95,11 @@ TEST(FailoverSending, AGoodbyeOnTheNewConnection)
         auto bye = [&] {
             pvn_hello mine = with_features(77);
             raw::Bytes has_one(8);
-            int type;
             EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
             s.stream.recv(PVN_FRAME_LEN + Sending::kBytes);
             s.lose();
             s.ctrl.reset();
-            raw::Sock c = s.l.accept();
-            c.recv(PVN_PREAMBLE_BYTES);
-            c.recv_frame(&type);
+            raw::Sock c = s.l.accept_ctrl();
             c.send(raw::hello(mine));
             c.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
             s.l.s.close();

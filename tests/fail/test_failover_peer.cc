@@ -417,9 +417,7 @@ TEST(FailoverSending, LanesThatDoNotExist)
             [&] {
                 s.lose();
                 int type;
-                raw::Sock c = s.l.accept();
-                c.recv(PVN_PREAMBLE_BYTES);
-                c.recv_frame(&type);
+                raw::Sock c = s.l.accept_ctrl();
                 c.send(raw::hello(with_features(77)));
                 c.recv_frame(&type);
                 c.send(raw::offer(raw::tcp_blob(s.l.port), "tcp", 3));

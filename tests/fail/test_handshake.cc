@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connection set-up against everything that can go wrong at the other end.
 #include "abi/nccl_side.h"
-#include "fail/raw_peer.h"
+#include "fail/raw_comm.h"
 
 #include <algorithm>
 #include <atomic>
@@ -82,6 +82,20 @@ ncclResult_t connect_until(Net &n, void *handle, void **sc, int seconds = 20)
     return r;
 }
 
+// Calls both ends until both have a comm.
+bool both_come_up(Net &n, void *handle, void *lc, void **sc, void **rc)
+{
+    return eventually([&] {
+        if (!*sc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle, sc));
+        }
+        if (!*rc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, rc));
+        }
+        return *sc && *rc;
+    });
+}
+
 void expect_working_pair(Net &n)
 {
     Pair p(n);
@@ -133,15 +147,7 @@ TEST(Handle, DamagedOnesAreRefusedAtOnce)
     memcpy(h, l.handle, sizeof(h));
     pvn_handle_set_cookie(reinterpret_cast<uint8_t *>(h), 0xdeadbeefdeadbeefull);
     void *sc = nullptr, *rc = nullptr;
-    EXPECT_TRUE(eventually([&] {
-        if (!sc) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, h, &sc));
-        }
-        if (!rc) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
-        }
-        return sc && rc;
-    }));
+    EXPECT_TRUE(both_come_up(n, h, l.lc, &sc, &rc));
     pvn_netdrv_close_send(n.d, sc);
     pvn_netdrv_close_recv(n.d, rc);
 }
@@ -239,22 +245,17 @@ TEST(Absent, AfterItsFirstCalls)
 {
     Env e({{"ACCEPT_TIMEOUT", "1500ms"}, {"OFFER_TIMEOUT", "60s"}});
     Net n(12);
-    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
-    raw::Listener l;
-    raw::make_handle(h, l.port, 7);
+    RawPeer p;
     raw::Sock s;
     std::thread peer([&] {
-        int type;
-        s = l.accept();
-        s.recv(PVN_PREAMBLE_BYTES);
-        s.recv_frame(&type);
-        pvn_hello mine = raw::plain_hello(7);
+        s = p.l.accept_ctrl();
+        pvn_hello mine = raw::plain_hello(77);
         mine.features = PVN_FEATURE_BEATS;
         s.send(raw::hello(mine));
     });
     void *sc;
     Log::get().clear();
-    EXPECT_EQ(ncclRemoteError, connect_until(n, h, &sc));
+    EXPECT_EQ(ncclRemoteError, connect_until(n, p.handle, &sc));
     EXPECT_TRUE(said("has not driven the set-up for 1.5 s (NCCL_PVRDMA_ACCEPT_TIMEOUT)"))
         << Log::get().text();
     peer.join();
@@ -293,17 +294,15 @@ TEST(Present, ABeatIsSentOnlyWhereNoFrameWas)
 
 TEST(Absent, ConnectGivenUpByFinalize)
 {
-    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
-    raw::Listener l;
-    raw::make_handle(h, l.port, 7);
+    RawPeer p;
     {
         Net n(12);
         void *sc = nullptr;
         for (int i = 0; i < 5; i++)
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, h, &sc));
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, p.handle, &sc));
         EXPECT_EQ(nullptr, sc);
     }
-    raw::Sock s = l.accept();
+    raw::Sock s = p.l.accept();
     bool closed = false;
     EXPECT_EQ(size_t{PVN_PREAMBLE_BYTES}, s.recv(PVN_PREAMBLE_BYTES).size());
     EXPECT_NE(std::string::npos, s.last_words(&closed).find("finalized"));
@@ -314,8 +313,25 @@ TEST(Absent, ConnectGivenUpByFinalize)
 
 enum class End { Stall, Close, Reset };
 
+std::string name_of(const testing::TestParamInfo<End> &i)
+{
+    return i.param == End::Stall ? "Stall" : i.param == End::Close ? "Close" : "Reset";
+}
+
+// Ends a connection so. What the other end said last, where it is still heard; *closed: it has closed the connection.
+std::string end_as(raw::Sock &s, End end, bool *closed)
+{
+    if (end == End::Stall)
+        return s.last_words(closed);
+    if (end == End::Close)
+        s.close();
+    else
+        s.reset();
+    return "";
+}
+
 // Plays the connector up to byte `cut` of what it sends on the control connection, then ends as
-// `end` says. Returns what the acceptor said last; *closed: the acceptor has closed the connection.
+// end_as().
 std::string play_connector(uint16_t port, uint64_t session, size_t cut, End end, bool *closed)
 {
     raw::Sock ctrl = raw::dial(port), stream;
@@ -337,15 +353,7 @@ std::string play_connector(uint16_t port, uint64_t session, size_t cut, End end,
             stream.send(raw::preamble(PVN_PREAMBLE_STREAM, session, nonce));
         }
     }
-    if (end == End::Close) {
-        ctrl.close();
-        return "";
-    }
-    if (end == End::Reset) {
-        ctrl.reset();
-        return "";
-    }
-    return ctrl.last_words(closed);
+    return end_as(ctrl, end, closed);
 }
 
 size_t connector_bytes(uint64_t session, size_t *until_hello)
@@ -369,11 +377,7 @@ class AcceptorMeets : public testing::TestWithParam<End>
 {
 };
 INSTANTIATE_TEST_SUITE_P(All, AcceptorMeets, testing::Values(End::Stall, End::Close, End::Reset),
-                         [](const auto &i) {
-                             return i.param == End::Stall   ? "Stall"
-                                    : i.param == End::Close ? "Close"
-                                                            : "Reset";
-                         });
+                         name_of);
 
 TEST_P(AcceptorMeets, AtEveryByte)
 {
@@ -440,10 +444,8 @@ TEST_P(AcceptorMeets, AtEveryByte)
 std::string play_acceptor(raw::Listener *l, size_t cut, End end, bool *closed)
 {
     raw::Bytes parts[] = {raw::hello(77), raw::offer(raw::tcp_blob(l->port)), raw::ready(1)};
-    raw::Sock ctrl = l->accept(), stream;
+    raw::Sock ctrl = l->accept_ctrl(), stream;
     int type;
-    ctrl.recv(PVN_PREAMBLE_BYTES);
-    ctrl.recv_frame(&type);
     for (int i = 0; i < 3; i++) {
         size_t n = std::min(cut, parts[i].size());
         if (!ctrl.send(parts[i], n))
@@ -454,31 +456,17 @@ std::string play_acceptor(raw::Listener *l, size_t cut, End end, bool *closed)
         if (i == 0) {
             ctrl.recv_frame(&type); // OFFER
         } else {
-            stream = l->accept();
-            stream.recv(PVN_PREAMBLE_BYTES);
-            stream.send({0x70});
+            stream = l->accept_stream();
         }
     }
-    if (end == End::Close) {
-        ctrl.close();
-        return "";
-    }
-    if (end == End::Reset) {
-        ctrl.reset();
-        return "";
-    }
-    return ctrl.last_words(closed);
+    return end_as(ctrl, end, closed);
 }
 
 class ConnectorMeets : public testing::TestWithParam<End>
 {
 };
 INSTANTIATE_TEST_SUITE_P(All, ConnectorMeets, testing::Values(End::Stall, End::Close, End::Reset),
-                         [](const auto &i) {
-                             return i.param == End::Stall   ? "Stall"
-                                    : i.param == End::Close ? "Close"
-                                                            : "Reset";
-                         });
+                         name_of);
 
 TEST_P(ConnectorMeets, AtEveryByte)
 {
@@ -492,10 +480,8 @@ TEST_P(ConnectorMeets, AtEveryByte)
     Net n(12);
     size_t total =
         raw::hello(77).size() + raw::offer(raw::tcp_blob(9)).size() + raw::ready(1).size();
-    struct Case {
-        raw::Listener l;
+    struct Case : RawPeer {
         std::thread t;
-        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
         bool closed = false;
         std::string words;
         ncclResult_t r = ncclSuccess;
@@ -506,7 +492,6 @@ TEST_P(ConnectorMeets, AtEveryByte)
     for (size_t cut = 0; cut < total; cut++) {
         cases.push_back(std::make_unique<Case>());
         Case *c = cases.back().get();
-        raw::make_handle(c->handle, c->l.port, 77);
         c->t = std::thread([c, cut] {
             c->words = play_acceptor(&c->l, cut, GetParam(), &c->closed);
             // Nobody listens any more: a redial must find that out.
@@ -544,25 +529,21 @@ TEST(Lanes, PeerWhoseDataSocketsNeverAnswer)
 {
     Env e({{"VERIFY_TIMEOUT", "200ms"}});
     Net n(12);
-    raw::Listener l;
-    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-    raw::make_handle(handle, l.port, 77);
+    RawPeer p;
     std::string words;
     bool closed = false;
     std::thread t([&] {
         int type;
-        raw::Sock ctrl = l.accept();
-        ctrl.recv(PVN_PREAMBLE_BYTES);
-        ctrl.recv_frame(&type);
+        raw::Sock ctrl = p.l.accept_ctrl();
         ctrl.send(raw::hello(77));
         ctrl.recv_frame(&type);
-        ctrl.send(raw::offer(raw::tcp_blob(l.port)));
-        raw::Sock stream = l.accept(); // and no echo
+        ctrl.send(raw::offer(raw::tcp_blob(p.l.port)));
+        raw::Sock stream = p.l.accept(); // and no echo
         words = ctrl.last_words(&closed);
     });
     void *sc;
     Log::get().clear();
-    EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc));
+    EXPECT_EQ(ncclRemoteError, connect_until(n, p.handle, &sc));
     t.join();
     EXPECT_TRUE(said("NCCL_PVRDMA_VERIFY_TIMEOUT")) << Log::get().text();
     EXPECT_TRUE(said("no other is left"));
@@ -593,20 +574,18 @@ TEST(Versions, ConnectorFromAnotherWorld)
 TEST(Versions, AcceptorFromAnotherWorld)
 {
     Net n(12);
-    raw::Listener l;
-    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-    raw::make_handle(handle, l.port, 77);
+    RawPeer p;
     std::string words;
     std::thread t([&] {
         bool closed;
-        raw::Sock s = l.accept();
+        raw::Sock s = p.l.accept();
         s.recv(PVN_PREAMBLE_BYTES);
         s.send(raw::hello(77, 7, 9));
         words = s.last_words(&closed);
     });
     void *sc;
     Log::get().clear();
-    EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc));
+    EXPECT_EQ(ncclRemoteError, connect_until(n, p.handle, &sc));
     t.join();
     EXPECT_TRUE(said("7 to 9")) << Log::get().text();
     EXPECT_NE(std::string::npos, words.find("7 to 9"));
@@ -634,16 +613,12 @@ TEST(MalformedPeer, WrongAnswersEndTheConnectionWithAReason)
         {"lane without address", raw::hello(77), raw::offer(raw::tcp_blob(0)), "names no address"},
     };
     for (auto &c : cases) {
-        raw::Listener l;
-        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-        raw::make_handle(handle, l.port, 77);
+        RawPeer p;
         std::string words;
         bool closed = false;
         std::thread t([&] {
-            raw::Sock s = l.accept();
+            raw::Sock s = p.l.accept_ctrl();
             int type;
-            s.recv(PVN_PREAMBLE_BYTES);
-            s.recv_frame(&type);
             s.send(c.hello);
             if (!c.second.empty()) {
                 s.recv_frame(&type);
@@ -653,7 +628,7 @@ TEST(MalformedPeer, WrongAnswersEndTheConnectionWithAReason)
         });
         void *sc;
         Log::get().clear();
-        EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc)) << c.name;
+        EXPECT_EQ(ncclRemoteError, connect_until(n, p.handle, &sc)) << c.name;
         t.join();
         // Both ends hear the reason; our own log folds what repeats, so the peer's ear is the
         // judge.
@@ -722,15 +697,7 @@ TEST(Unauthenticated, ScannersAndNoiseWhileAPeerConnects)
         }
         EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
     }
-    ASSERT_TRUE(eventually([&] {
-        if (!sc) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc));
-        }
-        if (!rc) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
-        }
-        return sc && rc;
-    })) << Log::get().text();
+    ASSERT_TRUE(both_come_up(n, l.handle, l.lc, &sc, &rc)) << Log::get().text();
     EXPECT_TRUE(said("not from a peer")) << "the fault fired";
     EXPECT_EQ("", Log::get().warnings()) << "unauthenticated connections are no reason to warn";
     for (auto &s : noise) {
@@ -759,15 +726,7 @@ TEST(Unauthenticated, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
         crowd.push_back(raw::dial(l.port()));
         EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
     }
-    ASSERT_TRUE(eventually([&] {
-        if (!sc) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc));
-        }
-        if (!rc) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
-        }
-        return sc && rc;
-    }));
+    ASSERT_TRUE(both_come_up(n, l.handle, l.lc, &sc, &rc));
     EXPECT_TRUE(said("too many unauthenticated connections"));
     char c;
     crowd[0].timeout(5);
