@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -46,6 +47,13 @@ inline void finish(pvn_req *s, pvn_req *r, size_t *ssize, size_t *rsizes)
         }
     }
     ASSERT_TRUE(sd && rd);
+}
+
+// Waits until the other end of a connection has ended it, in whatever way.
+inline bool sees_the_end(int fd)
+{
+    pollfd p = {fd, POLLRDHUP, 0};
+    return poll(&p, 1, 60000) == 1;
 }
 
 struct LanePair {

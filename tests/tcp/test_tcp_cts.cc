@@ -389,7 +389,7 @@ TEST_P(TcpCtsClosed, AReceiverThatClosesWhenItHasAll)
     pvn_engine_progress(p.erx);
     p.rx->ops->close(p.rx);
     p.rx = nullptr;
-    usleep(10000); // the end of the stream is there before the sender looks
+    ASSERT_TRUE(sees_the_end(p.dialed[0]));
     int sent[2] = {};
     for (int i = 0; i < 1000 && !(sent[0] && sent[1]); i++) {
         if (!sent[0]) {
@@ -413,7 +413,7 @@ TEST(TcpCtsEnd, AResetThatAnEntryMeets)
     int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ASSERT_EQ(p.dialed[0], dup2(other, p.dialed[0]));
     close(other);
-    usleep(10000);
+    ASSERT_TRUE(sees_the_end(p.adopted[0]));
     Receive r;
     r.post(p, {0}, 100);
     int rc = 0, done = 0;

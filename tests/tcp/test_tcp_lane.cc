@@ -695,7 +695,7 @@ TEST_F(TcpLanePeek, ClosingBehindItIsNoReset)
     p.erx = nullptr;
     p.rx->ops->close(p.rx);
     p.rx = nullptr;
-    usleep(1000);
+    ASSERT_TRUE(sees_the_end(p.dialed[0]));
     send_one("the kernel takes it: the peer has only said that it reads no more");
 }
 

@@ -270,7 +270,7 @@ TEST_F(TcpTrial, ClosingResetsAStreamWithAProbe)
     p.etx = nullptr;
     p.tx->ops->close(p.tx);
     p.tx = nullptr;
-    usleep(1000);
+    ASSERT_TRUE(sees_the_end(p.adopted[0]));
     int error = 0;
     socklen_t len = sizeof(error);
     ASSERT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));

@@ -67,7 +67,7 @@ std::string status_of(const std::string &task, const std::string &key)
 
 bool soon(const std::function<bool()> &is_so)
 {
-    for (int i = 0; i < 5000 && !is_so(); i++)
+    for (Deadline wait; wait.left() && !is_so();)
         usleep(1000);
     return is_so();
 }

@@ -61,7 +61,7 @@ class TcpZerocopy : public testing::Test
     // The stream's error as the receiver's socket has it.
     int receivers_error()
     {
-        usleep(1000);
+        EXPECT_TRUE(sees_the_end(p.adopted[0]));
         int error = 0;
         socklen_t len = sizeof(error);
         EXPECT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
@@ -383,7 +383,7 @@ TEST_F(TcpZerocopy, ClosingAfterItIsNone)
     ASSERT_GT(tx()->zerocopy_acks, 0u);
     p.tx->ops->close(p.tx);
     p.tx = nullptr;
-    usleep(1000);
+    ASSERT_TRUE(sees_the_end(p.adopted[0]));
     char byte;
     EXPECT_EQ(0, recv(p.adopted[0], &byte, 1, MSG_DONTWAIT)) << "not an orderly end";
 }
