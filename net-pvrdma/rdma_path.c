@@ -78,7 +78,7 @@ void rdma_path_acked(struct rdma_lane *r, int k, uint64_t arrived_ns)
     p->free_ns = arrived_ns + rdma_path_takes(r, p, p->outstanding, p->tail - p->head);
 }
 
-static int add(char *buf, size_t cap, int len, const char *what, uint64_t n)
+static int append_number(char *buf, size_t cap, int len, const char *what, uint64_t n)
 {
     size_t at = len >= 0 && (size_t)len < cap ? (size_t)len : cap;
     return len + snprintf(buf + at, cap - at, "%s%llu", what, (unsigned long long)n);
@@ -92,8 +92,10 @@ int rdma_paths_describe(const struct rdma_lane *r, char *buf, size_t cap, int le
     if (sent == 0)
         return len;
     for (int k = 0; k < r->nqps; k++)
-        len = add(buf, cap, len, k ? "/" : ", shares ", (100 * r->paths[k].sent + sent / 2) / sent);
+        len = append_number(buf, cap, len, k ? "/" : ", shares ",
+                            (100 * r->paths[k].sent + sent / 2) / sent);
     for (int k = 0; k < r->nqps; k++)
-        len = add(buf, cap, len, k ? "/" : " %, outstanding bytes ", r->paths[k].outstanding);
+        len = append_number(buf, cap, len, k ? "/" : " %, outstanding bytes ",
+                            r->paths[k].outstanding);
     return len;
 }

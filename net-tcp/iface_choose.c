@@ -207,9 +207,9 @@ static void add_more(struct pvn_iface_pick *pick, const struct pvn_dev_list *f)
 }
 
 /* One more pick; the new number of them. */
-static size_t add(const struct pvn_iface_table *table, struct pvn_iface_pick *picks, size_t n,
-                  const struct pvn_iface *iface, int family, const struct pvn_dev_list *f,
-                  const char *reason, char *left_out, size_t size)
+static size_t add_pick(const struct pvn_iface_table *table, struct pvn_iface_pick *picks, size_t n,
+                       const struct pvn_iface *iface, int family, const struct pvn_dev_list *f,
+                       const char *reason, char *left_out, size_t size)
 {
     const struct pvn_iface_addr *host =
         only_link_local(iface, family, f) ? host_addr(table, family) : NULL;
@@ -324,8 +324,8 @@ static int choose_named(const struct pvn_iface_table *table, const struct pvn_de
         if (why)
             leave_out(left_out, size, iface, why);
         else
-            n = add(table, picks, n, iface, family, f, "named by NCCL_SOCKET_IFNAME", left_out,
-                    size);
+            n = add_pick(table, picks, n, iface, family, f, "named by NCCL_SOCKET_IFNAME", left_out,
+                         size);
     }
     return (int)n;
 }
@@ -402,8 +402,8 @@ static int choose_auto(const struct pvn_iface_table *table, const struct pvn_dev
             if (why)
                 leave_out(left_out, size, iface, why);
             else
-                n = add(table, picks, n, iface, family, f, pvn_iface_kind_name(iface->kind),
-                        left_out, size);
+                n = add_pick(table, picks, n, iface, family, f, pvn_iface_kind_name(iface->kind),
+                             left_out, size);
         }
     }
     return (int)n;

@@ -312,7 +312,7 @@ static int end_of_stream(struct tcp_lane *t, struct stream *s)
 }
 
 /* Leaves the rest of the payload to a worker if that pays. */
-static bool hand_over(struct tcp_lane *t, struct stream *s)
+static bool give_to_worker(struct tcp_lane *t, struct stream *s)
 {
     struct tcp_job *j = s->job;
     if (!j || !s->have_frame || !s->dst || s->left < t->cfg.worker_min || s->peeked)
@@ -476,7 +476,7 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
         rc = parse(t, s, ev, max, n);
         if (rc < 0 || s->stalled || *n == max || s->eof || budget == 0 || !more)
             return rc;
-        if (hand_over(t, s) || !worth_reading(s))
+        if (give_to_worker(t, s) || !worth_reading(s))
             return 0;
         ssize_t got = read_some(t, s, &more);
         if (got == -EAGAIN || got == -EWOULDBLOCK) {

@@ -276,7 +276,7 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
 }
 
 /* Leaves the run to a worker if that pays. */
-static bool hand_over(struct tcp_lane *t, struct stream *s)
+static bool give_to_worker(struct tcp_lane *t, struct stream *s)
 {
     struct tcp_job *j = s->job;
     uint32_t acks;
@@ -357,7 +357,7 @@ static int pump(struct tcp_lane *t)
         while (rc == 0 && budget > 0 && (s->count > 0 || t->assigned != t->tail)) {
             if (s->count == 0)
                 assign_run(t, s);
-            rc = hand_over(t, s) ? -EAGAIN : write_run(t, s, &budget);
+            rc = give_to_worker(t, s) ? -EAGAIN : write_run(t, s, &budget);
             large |= s->with_worker;
         }
         if (rc < 0 && rc != -EAGAIN)
@@ -453,7 +453,7 @@ static bool worth_settling(const struct tcp_lane *t)
 
 /* Looking costs a system call. An acknowledgement that is late by a few polls delays nothing but
  * the end of a request whose bytes have arrived. */
-static int settle(struct tcp_lane *t)
+static int look_for_acks(struct tcp_lane *t)
 {
     uint64_t before = t->stats.zerocopy_acks;
     if (tx_polls - t->settled_at < TX_SETTLE_AFTER)
@@ -510,7 +510,7 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             return rc;
     }
     if (worth_settling(t)) {
-        int rc = settle(t);
+        int rc = look_for_acks(t);
         if (rc < 0)
             return rc;
     }

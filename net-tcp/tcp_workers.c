@@ -182,7 +182,7 @@ static void sleep_until_needed(struct tcp_worker *w)
     atomic_store(&w->asleep, false);
 }
 
-static void *run(void *arg)
+static void *serve_jobs(void *arg)
 {
     struct tcp_worker *w = arg;
     uint64_t idle_since = 0;
@@ -245,7 +245,7 @@ static int start_worker(struct tcp_worker *w)
         return -errno;
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->wake >= 0 && epoll_ctl(w->epfd, EPOLL_CTL_ADD, w->wake, &ev) == 0) {
-        rc = pvn_thread_start(&w->thread, run, w, "pvn-tcp");
+        rc = pvn_thread_start(&w->thread, serve_jobs, w, "pvn-tcp");
         if (rc == 0)
             return 0;
     } else {
@@ -354,7 +354,7 @@ void tcp_job_free(struct tcp_job *j)
     free(j);
 }
 
-static void hand_over(struct tcp_job *j)
+static void post_job(struct tcp_job *j)
 {
     struct tcp_worker *w = j->worker;
     struct tcp_job *head = atomic_load_explicit(&w->list, memory_order_relaxed);
@@ -372,7 +372,7 @@ void tcp_job_post(struct tcp_job *j)
     j->eof = false;
     j->calls = 0;
     __atomic_store_n(&j->state, TCP_JOB_QUEUED, __ATOMIC_RELAXED);
-    hand_over(j);
+    post_job(j);
 }
 
 void tcp_job_cancel(struct tcp_job *j)

@@ -163,7 +163,7 @@ static enum pvn_topo_fs_type type_of_entry(unsigned char type)
     }
 }
 
-static struct place find(struct pvn_topo_fs *fs, const char *path)
+static struct place find_place(struct pvn_topo_fs *fs, const char *path)
 {
     const struct inside *in = &((struct fs_dir *)fs)->in;
     struct place place = {0};
@@ -205,14 +205,14 @@ static enum pvn_topo_fs_type type_at(const struct place *place)
 
 static enum pvn_topo_fs_type dir_type(struct pvn_topo_fs *fs, const char *path)
 {
-    struct place place = find(fs, path);
+    struct place place = find_place(fs, path);
 
     return type_at(&place);
 }
 
 static ssize_t dir_readlink(struct pvn_topo_fs *fs, const char *path, char *buf, size_t cap)
 {
-    struct place place = find(fs, path);
+    struct place place = find_place(fs, path);
     ssize_t got;
 
     if (place.listed && place.type != PVN_TOPO_FS_LINK)
@@ -223,7 +223,7 @@ static ssize_t dir_readlink(struct pvn_topo_fs *fs, const char *path, char *buf,
 
 static ssize_t dir_read(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap)
 {
-    struct place place = find(fs, path);
+    struct place place = find_place(fs, path);
     size_t have = 0;
     ssize_t rc;
     int fd;

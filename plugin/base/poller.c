@@ -100,7 +100,7 @@ void pvn_poller_after_fork(void)
         atomic_store(&blocks[i], NULL);
 }
 
-static struct pvn_watch *take(void)
+static struct pvn_watch *take_watch(void)
 {
     struct pvn_watch *w;
 
@@ -157,7 +157,7 @@ struct pvn_watch *pvn_poller_add(int fd)
         errno = EBADF;
         return NULL;
     }
-    w = take();
+    w = take_watch();
     if (!w)
         return NULL;
     w->fd = fd;

@@ -32,8 +32,8 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
     return c->end.refused ? &c->end.call_err : &c->end.err;
 }
 
-static int refuse(const struct pvn_comm *c, struct pvn_err *err, int code, enum pvn_fault fault,
-                  const char *fmt, va_list ap)
+static int set_refusal(const struct pvn_comm *c, struct pvn_err *err, int code,
+                       enum pvn_fault fault, const char *fmt, va_list ap)
 {
     char text[PVN_ERR_REASON_LEN];
 
@@ -52,7 +52,7 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
 
     c->end.refused = true;
     va_start(ap, fmt);
-    refuse(c, &c->end.call_err, code, fault, fmt, ap);
+    set_refusal(c, &c->end.call_err, code, fault, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -63,7 +63,7 @@ int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int cod
     va_list ap;
 
     va_start(ap, fmt);
-    refuse(c, err, code, fault, fmt, ap);
+    set_refusal(c, err, code, fault, fmt, ap);
     va_end(ap);
     return code;
 }

@@ -27,7 +27,7 @@ static int spares;
 static char left_out[1024];
 
 /* Under the lock; there is room. */
-static void add(const struct pvn_device *d)
+static void add_device(const struct pvn_device *d)
 {
     struct pvn_device *copy = &table[count];
 
@@ -119,7 +119,7 @@ static int scan_all(struct pvn_err *err)
         if (rc == 0)
             n = leave_room(n, pvn_transports[t]);
         for (i = 0; i < n && rc == 0; i++)
-            add(&found[i]);
+            add_device(&found[i]);
     }
     free(found);
     physical = count;
@@ -362,7 +362,7 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
     }
     join(&v, devs, n);
     *index = count;
-    add(&v);
+    add_device(&v);
 out:
     pthread_mutex_unlock(&lock);
     return rc;

@@ -147,7 +147,8 @@ static void start(struct pvn_profile *p, const struct open_event *what, void *ha
     p->open[p->nopen++].event = event;
 }
 
-static struct open_event *find(struct pvn_profile *p, uint32_t id, uint8_t recv, uint16_t chunk)
+static struct open_event *find_event(struct pvn_profile *p, uint32_t id, uint8_t recv,
+                                     uint16_t chunk)
 {
     for (int i = 0; i < p->nopen; i++) {
         struct open_event *o = &p->open[i];
@@ -294,17 +295,17 @@ static void transfer_begins(struct pvn_lane *l, const struct pvn_transfer *t)
 
 static void sent(struct pvn_profile *p, const struct pvn_event *ev)
 {
-    stop(p, find(p, ev->id, 0, ev->chunk));
+    stop(p, find_event(p, ev->id, 0, ev->chunk));
     for (uint32_t k = 1; k <= ev->more; k++)
-        stop(p, find(p, pvn_id((uint64_t)ev->id + k), 0, 0));
+        stop(p, find_event(p, pvn_id((uint64_t)ev->id + k), 0, 0));
 }
 
 static void arrived(struct pvn_profile *p, const struct pvn_event *ev)
 {
-    struct open_event *o = find(p, ev->id, ev->recv, WHOLE_BUFFER);
+    struct open_event *o = find_event(p, ev->id, ev->recv, WHOLE_BUFFER);
 
     if (!o)
-        stop(p, find(p, ev->id, ev->recv, ev->chunk));
+        stop(p, find_event(p, ev->id, ev->recv, ev->chunk));
     else if ((o->got += ev->bytes) >= ev->total)
         stop(p, o);
 }

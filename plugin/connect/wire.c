@@ -396,7 +396,7 @@ struct reader {
     int bad;
 };
 
-static const uint8_t *next(struct reader *r, size_t n)
+static const uint8_t *next_bytes(struct reader *r, size_t n)
 {
     const uint8_t *p = r->p;
 
@@ -411,7 +411,7 @@ static const uint8_t *next(struct reader *r, size_t n)
 
 static uint64_t read_int(struct reader *r, size_t bytes)
 {
-    const uint8_t *p = next(r, bytes);
+    const uint8_t *p = next_bytes(r, bytes);
     uint64_t v = 0;
     size_t i;
 
@@ -440,7 +440,7 @@ static void read_name(struct reader *r, char dst[PVN_NAME_MAX])
         r->bad = 1;
         return;
     }
-    p = next(r, n);
+    p = next_bytes(r, n);
     if (p)
         clean_copy(dst, p, n);
 }
@@ -453,7 +453,7 @@ static void read_others(struct reader *r, struct pvn_hello *h)
     for (int i = 0; i < n && !r->bad; i++) {
         struct pvn_wire_addr a = {.family = (uint8_t)read_int(r, 1),
                                   .port = (uint16_t)read_int(r, 2)};
-        const uint8_t *bytes = next(r, sizeof(a.bytes));
+        const uint8_t *bytes = next_bytes(r, sizeof(a.bytes));
 
         if (bytes)
             memcpy(a.bytes, bytes, sizeof(a.bytes));
@@ -567,7 +567,7 @@ int pvn_offer_decode(const uint8_t *in, size_t len, struct pvn_offer *o, struct 
             return pvn_err_set(err, -EPROTO,
                                "OFFER with %u bytes for one lane, at most %d are possible", l->len,
                                PVN_OFFER_BLOB_MAX);
-        l->blob = next(&r, l->len);
+        l->blob = next_bytes(&r, l->len);
         if (!r.bad && (l->index >= PVN_MAX_LANES || seen & 1u << l->index))
             return pvn_err_set(err, -EPROTO, "OFFER names lane %u twice or out of range", l->index);
         seen |= 1u << (l->index % PVN_MAX_LANES);
@@ -643,7 +643,7 @@ int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX], 
 {
     struct reader r = {in, len, 0};
     size_t n = read_int(&r, 2);
-    const uint8_t *p = next(&r, n);
+    const uint8_t *p = next_bytes(&r, n);
 
     text[0] = '\0';
     if (!p || n >= PVN_REASON_MAX)

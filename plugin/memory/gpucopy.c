@@ -55,7 +55,7 @@ static int from_host(const struct pvn_mem_copy *c, void *mem, const void *host, 
     return pvn_cuda_copy_in(cuda, g->dev, g->stream, (uint64_t)(uintptr_t)mem, host, n, err);
 }
 
-static void *take(const struct pvn_mem_copy *c, size_t n)
+static void *take_block(const struct pvn_mem_copy *c, size_t n)
 {
     struct gpucopy *g = &gpus[gpu_of(c)->dev];
     void *host = NULL;
@@ -87,7 +87,7 @@ static void give(const struct pvn_mem_copy *c, void *host)
 }
 
 /* The caller holds the lock. */
-static struct gpucopy *find(const void *addr, struct pvn_err *err)
+static struct gpucopy *find_gpu(const void *addr, struct pvn_err *err)
 {
     struct pvn_cuda_ptr p;
     struct gpucopy *g;
@@ -104,7 +104,7 @@ static struct gpucopy *find(const void *addr, struct pvn_err *err)
     if (g->stream) /* lanes read it without the lock */
         return g;
     g->copy = (struct pvn_mem_copy){
-        .take = take, .give = give, .to_host = to_host, .from_host = from_host};
+        .take = take_block, .give = give, .to_host = to_host, .from_host = from_host};
     g->dev = p.dev;
     return pvn_cuda_stream_open(cuda, g->dev, &g->stream, err) == 0 ? g : NULL;
 }
@@ -114,7 +114,7 @@ const struct pvn_mem_copy *pvn_gpucopy_of(const void *addr, struct pvn_err *err)
     const struct gpucopy *g;
 
     pthread_mutex_lock(&lock);
-    g = find(addr, err);
+    g = find_gpu(addr, err);
     pthread_mutex_unlock(&lock);
     return g ? &g->copy : NULL;
 }
@@ -128,7 +128,7 @@ void pvn_gpucopy_prepare(const void *addr)
     bool first;
 
     pthread_mutex_lock(&lock);
-    g = find(addr, &err);
+    g = find_gpu(addr, &err);
     pthread_mutex_unlock(&lock);
     if (!g)
         return;

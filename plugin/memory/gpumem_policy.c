@@ -119,7 +119,7 @@ void pvn_flush_decide(enum pvn_flush_mode mode, const struct pvn_cuda_caps *gpu,
     snprintf(out->text, sizeof(out->text), "flush: %s (NCCL_PVRDMA_FLUSH)", means_text(out->kind));
 }
 
-static void refuse(struct pvn_gpumem_cap *cap, const char *reason)
+static void refuse_gpu_memory(struct pvn_gpumem_cap *cap, const char *reason)
 {
     cap->peer = cap->dmabuf = false;
     cap->ptr_support = NCCL_PTR_HOST;
@@ -143,7 +143,7 @@ static void refuse_trials(const struct pvn_gpumem_facts *f, struct pvn_gpumem_ca
         snprintf(to, room, "peer memory: %s", f->peer.why);
     else
         snprintf(to, room, "NCCL_PVRDMA_GPU_MEM=dmabuf, but NCCL_DMABUF_ENABLE=0");
-    refuse(cap, reason);
+    refuse_gpu_memory(cap, reason);
 }
 
 void pvn_gpumem_decide(const struct pvn_gpumem_facts *f, struct pvn_gpumem_cap *cap)
@@ -151,21 +151,21 @@ void pvn_gpumem_decide(const struct pvn_gpumem_facts *f, struct pvn_gpumem_cap *
     memset(cap, 0, sizeof(*cap));
     char reason[256];
     if (f->mode == PVN_GPU_MEM_OFF) {
-        refuse(cap, "NCCL_PVRDMA_GPU_MEM=off");
+        refuse_gpu_memory(cap, "NCCL_PVRDMA_GPU_MEM=off");
         return;
     }
     if (!f->can_write) {
-        refuse(cap, "this device cannot write into remote memory");
+        refuse_gpu_memory(cap, "this device cannot write into remote memory");
         return;
     }
     if (f->cuda_rc) {
-        refuse(cap, f->cuda_why);
+        refuse_gpu_memory(cap, f->cuda_why);
         return;
     }
     if (f->gpu.gdr == 0) {
         snprintf(reason, sizeof(reason), "GPU %s (%s) does not support GPUDirect RDMA",
                  f->gpu.bus_id, f->gpu.name);
-        refuse(cap, reason);
+        refuse_gpu_memory(cap, reason);
         return;
     }
     cap->peer = f->peer.done && f->peer.rc == 0;
@@ -178,7 +178,7 @@ void pvn_gpumem_decide(const struct pvn_gpumem_facts *f, struct pvn_gpumem_cap *
     if (cap->flush.kind == PVN_FLUSH_IMPOSSIBLE) {
         char why[sizeof(cap->flush.text)];
         memcpy(why, cap->flush.text, sizeof(why));
-        refuse(cap, why);
+        refuse_gpu_memory(cap, why);
         return;
     }
     /* CUDA: regMr of a GPU pointer works, by peer memory or by a descriptor that we export

@@ -197,7 +197,8 @@ static struct node *take_out(struct node *root, struct node *n)
     return root;
 }
 
-static struct node *find(struct pvn_memcache *c, struct node *n, uintptr_t addr, uintptr_t end)
+static struct node *find_covering(struct pvn_memcache *c, struct node *n, uintptr_t addr,
+                                  uintptr_t end)
 {
     while (n) {
         c->stats.steps++;
@@ -380,7 +381,7 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
     end = (end + mask) & ~mask;
     pthread_mutex_lock(&c->lock);
     struct kind_tree *t = *tree_place(c, kind);
-    n = t ? find(c, t->root, from, end) : NULL;
+    n = t ? find_covering(c, t->root, from, end) : NULL;
     if (n) {
         rc = attach(c, n, devs, extra, err);
         c->stats.hits += rc == 0;

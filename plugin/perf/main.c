@@ -161,7 +161,7 @@ static int print_params(void)
     return rc ? PVN_PERF_USAGE : PVN_PERF_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_perf(int argc, char **argv)
 {
     static struct pvn_perf_opts o;
     static struct pvn_run_info info;
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
     int rc;
 
     pvn_std_fds();
-    rc = run(argc, argv);
+    rc = run_perf(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return rc;
     /* An earlier write may have failed, and errno be of something else by now. */

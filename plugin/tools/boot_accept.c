@@ -97,7 +97,7 @@ void pvn_boot_accept_init(struct pvn_boot_accept *a)
         a->n[i] = (struct pvn_boot_newcomer){.fd = -1};
 }
 
-static void take(struct pvn_boot_accept *a)
+static void take_newcomer(struct pvn_boot_accept *a)
 {
     int fd = accept4(a->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct pvn_boot_newcomer *n = &a->n[0];
@@ -162,7 +162,7 @@ int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
         drop(n);
     }
     if (p[0].revents)
-        take(a);
+        take_newcomer(a);
     return 0;
 }
 

@@ -177,7 +177,7 @@ static int help(const struct parse *p, const char *arg)
     return PVN_OPTIONS_DONE;
 }
 
-static int take(struct parse *p, const struct pvn_option *row, const char *arg)
+static int take_value(struct parse *p, const struct pvn_option *row, const char *arg)
 {
     void *to = (char *)p->to + row->at;
 
@@ -252,7 +252,7 @@ int pvn_options_parse(const struct pvn_options *all, int argc, char **argv, void
         if (row->letter)
             pvn_str_append(letters, sizeof(letters), "%c%s", row->letter,
                            has == required_argument ? ":" : "");
-        if (row->def && has != optional_argument && (rc = take(&p, row, row->def)))
+        if (row->def && has != optional_argument && (rc = take_value(&p, row, row->def)))
             return rc;
     }
     optind = 0; /* several command lines in one process: the tests */
@@ -265,7 +265,7 @@ int pvn_options_parse(const struct pvn_options *all, int argc, char **argv, void
         for (int k = 0; c < LONG && all->rows[k].name; k++)
             if (all->rows[k].letter == c)
                 i = k;
-        if ((rc = take(&p, &all->rows[i], optarg)))
+        if ((rc = take_value(&p, &all->rows[i], optarg)))
             return rc;
         p.given |= UINT64_C(1) << i;
     }

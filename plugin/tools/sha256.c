@@ -74,7 +74,7 @@ static void start(struct sha256 *s)
     memcpy(s->h, h, sizeof(h));
 }
 
-static void take(struct sha256 *s, const unsigned char *data, size_t len)
+static void add_bytes(struct sha256 *s, const unsigned char *data, size_t len)
 {
     s->bytes += len;
     while (len) {
@@ -96,12 +96,12 @@ static void finish(struct sha256 *s, char out[PVN_SHA256_TEXT])
     uint64_t bits = s->bytes * 8;
     unsigned char length[8];
 
-    take(s, &one, 1);
+    add_bytes(s, &one, 1);
     while (s->fill != sizeof(s->block) - sizeof(length))
-        take(s, &zero, 1);
+        add_bytes(s, &zero, 1);
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(bits >> (56 - 8 * i));
-    take(s, length, sizeof(length));
+    add_bytes(s, length, sizeof(length));
     for (int i = 0; i < 8; i++)
         snprintf(out + 8 * i, PVN_SHA256_TEXT - 8 * (size_t)i, "%08x", s->h[i]);
 }
@@ -111,7 +111,7 @@ void pvn_sha256(const void *data, size_t len, char out[PVN_SHA256_TEXT])
     struct sha256 s;
 
     start(&s);
-    take(&s, data, len);
+    add_bytes(&s, data, len);
     finish(&s, out);
 }
 
@@ -127,7 +127,7 @@ int pvn_sha256_file(const char *path, char out[PVN_SHA256_TEXT])
         return -errno;
     start(&s);
     while ((n = read(fd, buf, sizeof(buf))) > 0)
-        take(&s, buf, (size_t)n);
+        add_bytes(&s, buf, (size_t)n);
     rc = n < 0 ? -errno : 0;
     close(fd);
     if (rc == 0)

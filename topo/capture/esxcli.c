@@ -34,7 +34,7 @@ struct esx {
     int line;
 };
 
-static int fail(struct esx *e, const char *what, const char *value)
+static int refuse_value(struct esx *e, const char *what, const char *value)
 {
     snprintf(e->r.err->text, sizeof(e->r.err->text), "%.200s:%d: %s \"%.80s\"", e->name, e->line,
              what, value);
@@ -48,7 +48,7 @@ static int new_block(struct esx *e, uint32_t domain, uint8_t bus, uint8_t dev, u
     struct pvn_topo_pci *p;
 
     if (pvn_topo_find_pci_addr(t, domain, bus, dev, fn) >= 0)
-        return fail(e, "this function has been listed before:", "");
+        return refuse_value(e, "this function has been listed before:", "");
     if (t->npci == PVN_TOPO_MAX_PCI)
         return pvn_topo_reader_too_many(&e->r, "PCI functions", PVN_TOPO_MAX_PCI);
     p = pvn_topo_array_add((void **)&t->pci, &t->npci, sizeof(*p));
@@ -80,7 +80,9 @@ static int number_field(struct esx *e, struct pvn_topo_pci *p, const char *key, 
         if (strcmp(key, fields[i].key) == 0) {
             int *at = (int *)(void *)((char *)p + fields[i].offset);
 
-            return pvn_topo_parse_int(value, 16, 0, fields[i].max, at) ? 0 : fail(e, key, value);
+            return pvn_topo_parse_int(value, 16, 0, fields[i].max, at)
+                       ? 0
+                       : refuse_value(e, key, value);
         }
     }
     return 0;
@@ -122,8 +124,8 @@ static int take_line(struct esx *e, char *line)
         return 0;
     if (line[0] != ' ' && line[0] != '?') {
         if (pvn_topo_bdf_parse(line, &domain, &bus, &dev, &fn) != 0) {
-            return fail(e, "expected a PCI address (the output of esxcli hardware pci list), found",
-                        line);
+            return refuse_value(
+                e, "expected a PCI address (the output of esxcli hardware pci list), found", line);
         }
         return new_block(e, domain, bus, dev, fn);
     }
@@ -132,7 +134,7 @@ static int take_line(struct esx *e, char *line)
     if (!value)
         return 0; /* "VMkernel Name:" without one */
     if (e->r.topo->npci == 0)
-        return fail(e, "expected a PCI address, found", line);
+        return refuse_value(e, "expected a PCI address, found", line);
     *value = '\0';
     return take_field(e, line, value + 2);
 }
@@ -237,7 +239,7 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
         rc = take_line(&e, line);
     }
     if (rc == 0 && e.r.topo->npci == 0)
-        rc = fail(&e, "no PCI function in this text", "");
+        rc = refuse_value(&e, "no PCI function in this text", "");
     if (rc == 0)
         rc = build_tree(&e);
     if (rc == 0)

@@ -43,7 +43,7 @@ static int by_path(const void *a, const void *b)
     return x->order < y->order ? -1 : 1;
 }
 
-static const struct entry *find(struct pvn_topo_fs *fs, const char *path)
+static const struct entry *find_entry(struct pvn_topo_fs *fs, const char *path)
 {
     const struct fs_tar *t = (struct fs_tar *)fs;
     size_t lo = 0, hi = t->n;
@@ -92,7 +92,7 @@ static bool implied_dir(const struct fs_tar *t, const char *path, char *prefix)
 
 static enum pvn_topo_fs_type tar_type(struct pvn_topo_fs *fs, const char *path)
 {
-    const struct entry *e = find(fs, path);
+    const struct entry *e = find_entry(fs, path);
     char prefix[PVN_TOPO_FS_PATH_MAX];
 
     if (e)
@@ -103,7 +103,7 @@ static enum pvn_topo_fs_type tar_type(struct pvn_topo_fs *fs, const char *path)
 
 static ssize_t tar_readlink(struct pvn_topo_fs *fs, const char *path, char *buf, size_t cap)
 {
-    const struct entry *e = find(fs, path);
+    const struct entry *e = find_entry(fs, path);
 
     if (!e)
         return tar_type(fs, path) == PVN_TOPO_FS_DIR ? -EINVAL : -ENOENT;
@@ -115,7 +115,7 @@ static ssize_t tar_readlink(struct pvn_topo_fs *fs, const char *path, char *buf,
 
 static ssize_t tar_read(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap)
 {
-    const struct entry *e = find(fs, path);
+    const struct entry *e = find_entry(fs, path);
     size_t len;
 
     if (!e)
@@ -132,7 +132,7 @@ static int tar_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
 {
     const struct fs_tar *t = (struct fs_tar *)fs;
     char prefix[PVN_TOPO_FS_PATH_MAX], name[PVN_TOPO_FS_PATH_MAX], last[PVN_TOPO_FS_PATH_MAX] = "";
-    const struct entry *own = find(fs, path);
+    const struct entry *own = find_entry(fs, path);
     size_t len;
 
     if (own && own->type != PVN_TOPO_FS_DIR)
@@ -158,7 +158,7 @@ static int tar_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
 
             memcpy(full, t->entries[i].path, len + n);
             full[len + n] = '\0';
-            if (find(fs, full))
+            if (find_entry(fs, full))
                 continue;
         }
         rc = pvn_topo_fs_names_add(names, name);

@@ -28,9 +28,10 @@ struct parser {
     bool seen_header;
 };
 
-static int fail(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int fail_at_line(struct parser *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static int fail(struct parser *p, const char *format, ...)
+static int fail_at_line(struct parser *p, const char *format, ...)
 {
     va_list args;
     int used = snprintf(p->err->text, sizeof(p->err->text), "%.200s:%d: ", p->name, p->line);
@@ -60,7 +61,7 @@ static int split_words(struct parser *p, char *line)
         if (*line == '\0' || *line == '#')
             return 0;
         if (p->nwords == WORDS_MAX)
-            return fail(p, "the line has more than %d words", WORDS_MAX);
+            return fail_at_line(p, "the line has more than %d words", WORDS_MAX);
         if (*line == '"') {
             end = '"';
             line++;
@@ -70,7 +71,7 @@ static int split_words(struct parser *p, char *line)
                !(end == ' ' && (*line == '\t' || *line == '\r' || *line == '#')))
             line++;
         if (*line == '\0' && end == '"')
-            return fail(p, "a double quote (\") is not closed");
+            return fail_at_line(p, "a double quote (\") is not closed");
         if (*line == '#') {
             *line = '\0';
             return 0;
@@ -92,14 +93,14 @@ static int parse_in(struct parser *p, const char *value, int *in)
 {
     *in = find_switch(p->h, value);
     if (*in < 0)
-        return fail(p, "no switch \"%s\" is defined above this line", value);
+        return fail_at_line(p, "no switch \"%s\" is defined above this line", value);
     return 0;
 }
 
 static int parse_node(struct parser *p, const char *value, int *node)
 {
     if (!pvn_topo_parse_int(value, 10, 0, 65535, node))
-        return fail(p, "node \"%s\": expected a number from 0 to 65535", value);
+        return fail_at_line(p, "node \"%s\": expected a number from 0 to 65535", value);
     return 0;
 }
 
@@ -113,7 +114,7 @@ static int parse_speed(struct parser *p, const char *value, int *mts)
             return 0;
         }
     }
-    return fail(
+    return fail_at_line(
         p,
         "speed \"%s\": expected one of \"2.5 GT/s PCIe\", \"5.0 ...\", \"8.0 ...\", \"16.0 ...\", "
         "\"32.0 ...\", \"64.0 GT/s PCIe\"",
@@ -123,7 +124,7 @@ static int parse_speed(struct parser *p, const char *value, int *mts)
 static int parse_width(struct parser *p, const char *value, int *width)
 {
     if (!pvn_topo_parse_int(value, 10, 1, 32, width) || (*width & (*width - 1)) != 0)
-        return fail(p, "width \"%s\": expected 1, 2, 4, 8, 16 or 32", value);
+        return fail_at_line(p, "width \"%s\": expected 1, 2, 4, 8, 16 or 32", value);
     return 0;
 }
 
@@ -138,10 +139,11 @@ static int switch_option(struct parser *p, struct pvn_topo_hint_switch *s, const
         return parse_speed(p, value, &s->speed_mts);
     if (strcmp(key, "width") == 0)
         return parse_width(p, value, &s->width);
-    return fail(p,
-                "\"%s\" is not an option of a switch; these are \"in\", \"node\", \"speed\" and "
-                "\"width\"",
-                key);
+    return fail_at_line(
+        p,
+        "\"%s\" is not an option of a switch; these are \"in\", \"node\", \"speed\" and "
+        "\"width\"",
+        key);
 }
 
 static int parse_switch(struct parser *p)
@@ -154,11 +156,11 @@ static int parse_switch(struct parser *p)
     struct pvn_topo_hint_switch *slot;
 
     if (strlen(p->word[1]) >= sizeof(s.name))
-        return fail(p, "the name \"%s\" of a switch is too long", p->word[1]);
+        return fail_at_line(p, "the name \"%s\" of a switch is too long", p->word[1]);
     if (find_switch(p->h, p->word[1]) >= 0)
-        return fail(p, "switch \"%s\" is already defined", p->word[1]);
+        return fail_at_line(p, "switch \"%s\" is already defined", p->word[1]);
     if (p->h->nswitches == SWITCHES_MAX)
-        return fail(p, "the file has more than %d switches", SWITCHES_MAX);
+        return fail_at_line(p, "the file has more than %d switches", SWITCHES_MAX);
     pvn_topo_copy_text(s.name, sizeof(s.name), p->word[1]);
     for (int i = 2; i < p->nwords; i += 2) {
         int rc = switch_option(p, &s, p->word[i], p->word[i + 1]);
@@ -168,8 +170,9 @@ static int parse_switch(struct parser *p)
     }
     if (s.in >= 0 && s.node != PVN_TOPO_UNKNOWN && p->h->switches[s.in].node != PVN_TOPO_UNKNOWN &&
         p->h->switches[s.in].node != s.node) {
-        return fail(p, "switch \"%s\" is on node %d, but the switch that it is in is on node %d",
-                    s.name, s.node, p->h->switches[s.in].node);
+        return fail_at_line(
+            p, "switch \"%s\" is on node %d, but the switch that it is in is on node %d", s.name,
+            s.node, p->h->switches[s.in].node);
     }
     if (s.in >= 0 && s.node == PVN_TOPO_UNKNOWN)
         s.node = p->h->switches[s.in].node;
@@ -192,12 +195,12 @@ static int device_option(struct parser *p, struct pvn_topo_hint_device *d, const
         return parse_node(p, value, &d->node);
     if (strcmp(key, "host") == 0) {
         if (pvn_topo_bdf_parse(value, &domain, &bus, &dev, &fn) != 0)
-            return fail(p, "\"%s\" is not a PCI address (DDDD:BB:DD.F)", value);
+            return fail_at_line(p, "\"%s\" is not a PCI address (DDDD:BB:DD.F)", value);
         pvn_topo_bdf_format(d->host, domain, bus, dev, fn);
         return 0;
     }
-    return fail(p, "\"%s\" is not an option of a device; these are \"in\", \"node\" and \"host\"",
-                key);
+    return fail_at_line(
+        p, "\"%s\" is not an option of a device; these are \"in\", \"node\" and \"host\"", key);
 }
 
 static int parse_device(struct parser *p)
@@ -206,7 +209,7 @@ static int parse_device(struct parser *p)
     struct pvn_topo_hint_device *slot;
 
     if (strlen(p->word[1]) >= sizeof(d.name))
-        return fail(p, "the name \"%s\" of a device is too long", p->word[1]);
+        return fail_at_line(p, "the name \"%s\" of a device is too long", p->word[1]);
     pvn_topo_copy_text(d.name, sizeof(d.name), p->word[1]);
     for (int i = 2; i < p->nwords; i += 2) {
         int rc = device_option(p, &d, p->word[i], p->word[i + 1]);
@@ -215,9 +218,9 @@ static int parse_device(struct parser *p)
             return rc;
     }
     if (d.in < 0 && d.node == PVN_TOPO_UNKNOWN && d.host[0] == '\0') {
-        return fail(p,
-                    "device \"%s\" has no place: add \"in SWITCH\", \"node N\" or \"host ADDRESS\"",
-                    d.name);
+        return fail_at_line(
+            p, "device \"%s\" has no place: add \"in SWITCH\", \"node N\" or \"host ADDRESS\"",
+            d.name);
     }
     slot = pvn_topo_array_add((void **)&p->h->devices, &p->h->ndevices, sizeof(*slot));
     if (!slot)
@@ -234,22 +237,22 @@ static int parse_line(struct parser *p, char *line)
         return rc;
     if (!p->seen_header) {
         if (p->nwords != 2 || strcmp(p->word[0], "pvn-topo-hints") != 0)
-            return fail(p, "a hints file starts with the line \"pvn-topo-hints 1\"");
+            return fail_at_line(p, "a hints file starts with the line \"pvn-topo-hints 1\"");
         if (strcmp(p->word[1], "1") != 0) {
-            return fail(p, "version \"%s\" is not supported: this program reads version 1",
-                        p->word[1]);
+            return fail_at_line(p, "version \"%s\" is not supported: this program reads version 1",
+                                p->word[1]);
         }
         p->seen_header = true;
         return 0;
     }
     if (strcmp(p->word[0], "switch") != 0 && strcmp(p->word[0], "device") != 0) {
-        return fail(p, "\"%s\": expected \"switch\" or \"device\" at the start of the line",
-                    p->word[0]);
+        return fail_at_line(p, "\"%s\": expected \"switch\" or \"device\" at the start of the line",
+                            p->word[0]);
     }
     if (p->nwords < 2)
-        return fail(p, "expected a name after \"%s\"", p->word[0]);
+        return fail_at_line(p, "expected a name after \"%s\"", p->word[0]);
     if (p->nwords % 2 != 0)
-        return fail(p, "\"%s\" needs a value", p->word[p->nwords - 1]);
+        return fail_at_line(p, "\"%s\" needs a value", p->word[p->nwords - 1]);
     return p->word[0][0] == 's' ? parse_switch(p) : parse_device(p);
 }
 
@@ -263,7 +266,8 @@ int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len,
     *h = (struct pvn_topo_hints){0};
     if (len > TEXT_MAX) {
         p.line = 1;
-        return fail(&p, "the file has %zu bytes; a hints file has at most %d", len, TEXT_MAX);
+        return fail_at_line(&p, "the file has %zu bytes; a hints file has at most %d", len,
+                            TEXT_MAX);
     }
     copy = malloc(len + 1);
     if (!copy)
@@ -272,7 +276,7 @@ int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len,
     copy[len] = '\0';
     if (memchr(copy, '\0', len)) {
         p.line = 1;
-        rc = fail(&p, "the file holds zero bytes, so it is not a text file");
+        rc = fail_at_line(&p, "the file holds zero bytes, so it is not a text file");
     }
     for (line = copy; rc == 0 && line;) {
         char *end = strchr(line, '\n');
@@ -285,7 +289,7 @@ int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len,
     }
     if (rc == 0 && !p.seen_header) {
         p.line = 1;
-        rc = fail(&p, "a hints file starts with the line \"pvn-topo-hints 1\"");
+        rc = fail_at_line(&p, "a hints file starts with the line \"pvn-topo-hints 1\"");
     }
     free(copy);
     return rc;
@@ -376,28 +380,30 @@ static int apply_device(struct apply *a, const struct pvn_topo_hint_device *d, s
 
     where->line = d->line;
     if (d->host[0] != '\0')
-        return fail(where, "\"host\" needs the host's tree: give it with --host");
+        return fail_at_line(where, "\"host\" needs the host's tree: give it with --host");
     if (pci < 0) {
-        return fail(where,
-                    "device \"%s\" is not in this machine; name it by its PCI address, interface "
-                    "or RDMA device",
-                    d->name);
+        return fail_at_line(
+            where,
+            "device \"%s\" is not in this machine; name it by its PCI address, interface "
+            "or RDMA device",
+            d->name);
     }
     if ((a->edit.pci[pci].flags & (PVN_TOPO_PCI_MOVED | PVN_TOPO_PCI_NUMA_HINTED)) != 0) {
-        return fail(where, "device \"%s\" (%s) was already placed by an earlier line", d->name,
-                    a->edit.pci[pci].bdf);
+        return fail_at_line(where, "device \"%s\" (%s) was already placed by an earlier line",
+                            d->name, a->edit.pci[pci].bdf);
     }
     if (a->edit.pci[pci].class_code >> 8 == 0x0604)
-        return fail(where, "device \"%s\" is a bridge; place the devices below it", d->name);
+        return fail_at_line(where, "device \"%s\" is a bridge; place the devices below it",
+                            d->name);
     if (d->in >= 0) {
         if (a->sw[d->in].ports == PORTS_MAX) {
-            return fail(where, "switch \"%s\" has more than %d devices", a->h->switches[d->in].name,
-                        PORTS_MAX);
+            return fail_at_line(where, "switch \"%s\" has more than %d devices",
+                                a->h->switches[d->in].name, PORTS_MAX);
         }
         if (node != PVN_TOPO_UNKNOWN && a->h->switches[d->in].node != PVN_TOPO_UNKNOWN &&
             node != a->h->switches[d->in].node) {
-            return fail(where, "device \"%s\" is on node %d, but its switch on node %d", d->name,
-                        node, a->h->switches[d->in].node);
+            return fail_at_line(where, "device \"%s\" is on node %d, but its switch on node %d",
+                                d->name, node, a->h->switches[d->in].node);
         }
         node = node != PVN_TOPO_UNKNOWN ? node : a->h->switches[d->in].node;
         port = new_port(a, d->in);
@@ -430,8 +436,8 @@ int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, co
     for (int i = 0; rc == 0 && i < h.nswitches; i++) {
         where.line = h.switches[i].line;
         if (h.switches[i].in >= 0 && a.sw[h.switches[i].in].ports == PORTS_MAX) {
-            rc = fail(&where, "switch \"%s\" has more than %d devices",
-                      h.switches[h.switches[i].in].name, PORTS_MAX);
+            rc = fail_at_line(&where, "switch \"%s\" has more than %d devices",
+                              h.switches[h.switches[i].in].name, PORTS_MAX);
         } else {
             rc = apply_switch(&a, i);
         }

@@ -189,8 +189,8 @@ static int wait_some(struct child *all, int n)
     return rc;
 }
 
-static int run(char **argv, int host_at, struct pvn_topo_fetch *all, int n, struct child *running,
-               int parallel, int limit_s)
+static int run_children(char **argv, int host_at, struct pvn_topo_fetch *all, int n,
+                        struct child *running, int parallel, int limit_s)
 {
     int next = 0, left = 0, rc = 0;
     do {
@@ -224,7 +224,7 @@ int pvn_topo_fetch_run(const char *ssh, const char *command, struct pvn_topo_fet
             words = split(ssh_options, argv, words, WORDS + 4);
         argv[words + 1] = (char *)command;
         argv[words + 2] = NULL;
-        rc = run(argv, words, all, n, running, parallel, limit_s);
+        rc = run_children(argv, words, all, n, running, parallel, limit_s);
     }
     free(text);
     free(running);

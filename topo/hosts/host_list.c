@@ -23,7 +23,7 @@ struct reader {
     size_t why_len;
 };
 
-static int refuse(const struct reader *r, int err, const char *what)
+static int refuse_term(const struct reader *r, int err, const char *what)
 {
     snprintf(r->why, r->why_len, "\"%.100s\" %s", r->term, what);
     return err;
@@ -35,24 +35,25 @@ static int add_name(const struct reader *r, const char *name)
     struct pvn_topo_host_list *l = r->list;
     if (!name[0] || name[0] == '-' ||
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%@")])
-        return refuse(r, -EINVAL,
-                      "is not a host: letters, digits and . _ - are, user@host, and ranges such as "
-                      "node[01-04,7]");
+        return refuse_term(
+            r, -EINVAL,
+            "is not a host: letters, digits and . _ - are, user@host, and ranges such as "
+            "node[01-04,7]");
     for (int i = 0; i < l->n; i++)
         if (strcmp(l->name[i], name) == 0)
             return 0;
     if (l->n == PVN_TOPO_HOSTS_MAX)
-        return refuse(r, -E2BIG, "makes more than 4096 hosts: give fewer at a time");
+        return refuse_term(r, -E2BIG, "makes more than 4096 hosts: give fewer at a time");
     if (l->n == l->cap) {
         int cap = l->cap ? 2 * l->cap : 64;
         char **more = realloc(l->name, (size_t)cap * sizeof(*more));
         if (!more)
-            return refuse(r, -ENOMEM, "does not fit in memory");
+            return refuse_term(r, -ENOMEM, "does not fit in memory");
         l->name = more;
         l->cap = cap;
     }
     l->name[l->n] = strdup(name);
-    return l->name[l->n] ? (l->n++, 0) : refuse(r, -ENOMEM, "does not fit in memory");
+    return l->name[l->n] ? (l->n++, 0) : refuse_term(r, -ENOMEM, "does not fit in memory");
 }
 
 static int expand(const struct reader *r, const char *done, const char *rest);
@@ -64,13 +65,14 @@ static int expand_range(const struct reader *r, const char *done, const char *lo
     char name[NAME_MAX_LEN + 1];
     unsigned long first = strtoul(low, NULL, 10);
     if (high < first)
-        return refuse(r, -EINVAL, "has a range that ends before it begins");
+        return refuse_term(r, -EINVAL, "has a range that ends before it begins");
     if (high - first >= PVN_TOPO_HOSTS_MAX)
-        return refuse(r, -E2BIG, "makes more than 4096 hosts: give fewer at a time");
+        return refuse_term(r, -E2BIG, "makes more than 4096 hosts: give fewer at a time");
     for (unsigned long v = first; v <= high; v++) {
         int n = snprintf(name, sizeof(name), "%s%0*lu", done, (int)low_len, v);
-        int rc = n < (int)sizeof(name) ? expand(r, name, rest)
-                                       : refuse(r, -EINVAL, "is longer than a host's name can be");
+        int rc = n < (int)sizeof(name)
+                     ? expand(r, name, rest)
+                     : refuse_term(r, -EINVAL, "is longer than a host's name can be");
         if (rc < 0)
             return rc;
     }
@@ -85,18 +87,18 @@ static int expand(const struct reader *r, const char *done, const char *rest)
     size_t plain = open ? (size_t)(open - rest) : strlen(rest);
     int n = snprintf(name, sizeof(name), "%s%.*s", done, (int)plain, rest), rc = 0;
     if (n >= (int)sizeof(name))
-        return refuse(r, -EINVAL, "is longer than a host's name can be");
+        return refuse_term(r, -EINVAL, "is longer than a host's name can be");
     if (!open)
         return add_name(r, name);
     if (!close)
-        return refuse(r, -EINVAL, "has a [ without its ]");
+        return refuse_term(r, -EINVAL, "has a [ without its ]");
     for (const char *s = open + 1; rc == 0 && s < close; s++) {
         size_t low = strspn(s, "0123456789"), high = 0;
         if (low > 0 && s[low] == '-')
             high = strspn(s + low + 1, "0123456789");
         const char *end = s + low + (high ? high + 1 : 0);
         if (low == 0 || low > 9 || high > 9 || (*end != ',' && end != close))
-            return refuse(r, -EINVAL, "has a range that is not like [01-04,7]");
+            return refuse_term(r, -EINVAL, "has a range that is not like [01-04,7]");
         rc = expand_range(r, name, s, low, strtoul(high ? s + low + 1 : s, NULL, 10), close + 1);
         s = end;
     }
@@ -168,11 +170,11 @@ int pvn_topo_host_list_read(struct pvn_topo_host_list *list, const char *file_or
             fclose(f);
     } else {
         char *text = strdup(file_or_list);
-        rc = text ? add_list(&r, text) : refuse(&r, -ENOMEM, "does not fit in memory");
+        rc = text ? add_list(&r, text) : refuse_term(&r, -ENOMEM, "does not fit in memory");
         free(text);
     }
     r.term = file_or_list;
-    return rc == 0 && list->n == 0 ? refuse(&r, -EINVAL, "names no host") : rc;
+    return rc == 0 && list->n == 0 ? refuse_term(&r, -EINVAL, "names no host") : rc;
 }
 
 void pvn_topo_host_list_free(struct pvn_topo_host_list *list)

@@ -14,7 +14,7 @@
 #include "topo/input/synth.h"
 #include "topo/reader.h"
 
-static int fail(const char *name, size_t i, const char *what, struct pvn_topo_err *err)
+static int refuse_entry(const char *name, size_t i, const char *what, struct pvn_topo_err *err)
 {
     snprintf(err->text, sizeof(err->text), "%.200s: rdma_topo's dump, entry %zu: %s", name, i,
              what);
@@ -127,18 +127,18 @@ static int take_entry(struct pvn_topo_synth *s, const char *name, size_t i, json
     uint32_t domain;
     uint8_t bus, dev, fn;
     if (!path || !good_path(path) || pvn_topo_bdf_parse(last + 1, &domain, &bus, &dev, &fn) != 0)
-        return fail(
+        return refuse_entry(
             name, i,
             "realpath is not the path of a PCI function in /sys/devices (rdma_topo dump writes "
             "that; what its other commands print is not read)",
             err);
     for (int k = 0; k < s->n_fns; k++)
         if (strcmp(s->fns[k].path, path) == 0)
-            return fail(name, i, "the same realpath as an entry before", err);
+            return refuse_entry(name, i, "the same realpath as an entry before", err);
     int at = pvn_topo_synth_add(s, domain, bus, dev, fn);
     if (at < 0 || !(s->fns[at].path = strdup(path)))
-        return fail(name, i, at == -E2BIG ? "more functions than one machine has" : "out of memory",
-                    err);
+        return refuse_entry(
+            name, i, at == -E2BIG ? "more functions than one machine has" : "out of memory", err);
     take_modalias(&s->fns[at], json_string_value(json_object_get(o, "modalias")));
     s->fns[at].numa = number(o, "numa_node", -1);
     s->fns[at].iommu_group = number(o, "iommu_group", 0);

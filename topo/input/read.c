@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int fail(const char *path, int code, struct pvn_topo_err *err)
+static int read_failed(const char *path, int code, struct pvn_topo_err *err)
 {
     snprintf(err->text, sizeof(err->text), "%.200s: cannot be read: %s", path, strerror(code));
     return -code;
@@ -33,14 +33,14 @@ static int open_path(const char *path, struct pvn_topo_err *err)
         }
         stdin_taken = true;
         fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-        return fd < 0 ? fail(path, errno, err) : fd;
+        return fd < 0 ? read_failed(path, errno, err) : fd;
     }
     fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return fail(path, errno, err);
+        return read_failed(path, errno, err);
     if (fstat(fd, &st) < 0 || S_ISDIR(st.st_mode) || S_ISBLK(st.st_mode)) {
         close(fd);
-        return fail(path, S_ISDIR(st.st_mode) ? EISDIR : EINVAL, err);
+        return read_failed(path, S_ISDIR(st.st_mode) ? EISDIR : EINVAL, err);
     }
     return fd;
 }
@@ -63,7 +63,7 @@ static int read_all(int fd, const char *path, int wait_s, struct pvn_topo_input 
     for (;;) {
         int ready = wait_readable(fd, wait_s);
         if (ready < 0)
-            return fail(path, -ready, err);
+            return read_failed(path, -ready, err);
         if (ready == 0) {
             snprintf(err->text, sizeof(err->text),
                      "%.200s: nothing arrived for %d s; see whether something writes to it "
@@ -75,14 +75,14 @@ static int read_all(int fd, const char *path, int wait_s, struct pvn_topo_input 
             room = room ? 2 * room : 1 << 16;
             char *more = realloc(in->data, room);
             if (!more)
-                return fail(path, ENOMEM, err);
+                return read_failed(path, ENOMEM, err);
             in->data = more;
         }
         ssize_t got = read(fd, in->data + in->len, room - in->len - 1);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
-            return fail(path, errno, err);
+            return read_failed(path, errno, err);
         if (got == 0)
             break;
         in->len += (size_t)got;

@@ -36,7 +36,7 @@ static int second(const struct pvn_topo_assign *p, int row, int col)
 }
 
 /* Sharing that a row adds: with u users on a link the next one adds u*(u+1) - u*(u-1) = 2u. */
-static long take(struct search *s, int row, int col)
+static long take_links(struct search *s, int row, int col)
 {
     long added = 0;
     for (const int *link = uses(s->p, row, col); *link >= 0; link++)
@@ -44,7 +44,7 @@ static long take(struct search *s, int row, int col)
     return added;
 }
 
-static long give(struct search *s, int row, int col)
+static long give_links(struct search *s, int row, int col)
 {
     long removed = 0;
     for (const int *link = uses(s->p, row, col); *link >= 0; link++)
@@ -78,9 +78,9 @@ static void descend(struct search *s, int row, long share, long second_sum)
         if (!candidate(s, row, col))
             continue;
         s->now[row] = col;
-        long added = take(s, row, col);
+        long added = take_links(s, row, col);
         descend(s, row + 1, share + added, second_sum + second(s->p, row, col));
-        give(s, row, col);
+        give_links(s, row, col);
     }
 }
 
@@ -94,28 +94,30 @@ static void greedy(struct search *s)
             if (!candidate(s, row, col))
                 continue;
             long cost =
-                take(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
-            give(s, row, col);
+                take_links(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
+            give_links(s, row, col);
             if (cost < best) {
                 best = cost;
                 s->best[row] = col;
             }
         }
         if (s->best[row] >= 0)
-            take(s, row, s->best[row]);
+            take_links(s, row, s->best[row]);
     }
 }
 
 static long place(struct search *s, int row, int col)
 {
     return col < 0 ? 0
-                   : take(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
+                   : take_links(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) +
+                         second(s->p, row, col);
 }
 
 static long lift(struct search *s, int row, int col)
 {
     return col < 0 ? 0
-                   : give(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
+                   : give_links(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) +
+                         second(s->p, row, col);
 }
 
 /* Moves a single row, or in a small machine two rows together, where that helps. */

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(char *list, size_t len, const char *kind, const char *name, const char *busid)
+static void append_node(char *list, size_t len, const char *kind, const char *name,
+                        const char *busid)
 {
     size_t used = strlen(list);
     if (used < len)
@@ -21,12 +22,12 @@ static int list_below(const struct pvn_topo_ndoc_node *pci, char *list, size_t l
     int n = 0;
     busid = busid ? busid : "?";
     if (pvn_topo_ndoc_sub(pci, "gpu")) {
-        add(list, len, "GPU", NULL, busid);
+        append_node(list, len, "GPU", NULL, busid);
         n++;
     }
     for (int i = 0; nic && i < nic->n_subs; i++) {
         if (pvn_topo_ndoc_is(nic->subs[i], "net")) {
-            add(list, len, "NIC", pvn_topo_ndoc_get(nic->subs[i], "name"), busid);
+            append_node(list, len, "NIC", pvn_topo_ndoc_get(nic->subs[i], "name"), busid);
             n++;
         }
     }

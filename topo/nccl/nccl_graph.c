@@ -232,8 +232,8 @@ bool pvn_topo_ngraph_same_host(const struct pvn_topo_ntree *t, int a, int b)
 }
 
 /* A node of that kind and bus id on the host of node `from`. */
-static int find(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, uint64_t number,
-                int from)
+static int find_node(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, uint64_t number,
+                     int from)
 {
     for (int i = 0; i < t->n_nodes; i++)
         if (t->nodes[i].kind == kind && pvn_topo_nbusid_number(t->nodes[i].busid) == number &&
@@ -411,7 +411,7 @@ static int add_nvlink(struct pvn_topo_ntree *t, int dev, const struct pvn_topo_n
     int to;
     if (kind == PVN_TOPO_NN_GPU) {
         /* Each end describes its own direction, so one link is made here, not two. */
-        to = find(t, PVN_TOPO_NN_DEV, pvn_topo_nbusid_number(target ? target : ""), dev);
+        to = find_node(t, PVN_TOPO_NN_DEV, pvn_topo_nbusid_number(target ? target : ""), dev);
         return to >= 0 && to != dev ? add_link(t, dev, to, PVN_TOPO_NL_NVL, bw) : 0;
     }
     to = kind == PVN_TOPO_NN_CPU ? cpu_above(t, dev) : fabric(t);
@@ -441,7 +441,8 @@ static int add_side_links(struct pvn_topo_ntree *t)
                 err = connect_both(t, i, cpu_above(t, i), PVN_TOPO_NL_C2C, bw);
             } else if (pvn_topo_ndoc_is(sub, "pcilink")) {
                 const char *target = pvn_topo_ndoc_get(sub, "target");
-                int to = find(t, PVN_TOPO_NN_PCI, pvn_topo_nbusid_number(target ? target : ""), i);
+                int to =
+                    find_node(t, PVN_TOPO_NN_PCI, pvn_topo_nbusid_number(target ? target : ""), i);
                 if (to >= 0 && to != i)
                     err = add_link(t, i, to, PVN_TOPO_NL_LOC, LOC_BW);
             }

@@ -123,7 +123,7 @@ static bool stop(struct scan *s, const char *what, const char *remedy)
 }
 
 /* Next byte, or -1 at the end. */
-static int next(struct scan *s)
+static int next_byte(struct scan *s)
 {
     if (s->at == s->len)
         return -1;
@@ -135,18 +135,18 @@ static int next(struct scan *s)
 
 static bool value(struct scan *s, int *last)
 {
-    int quote = next(s), c;
+    int quote = next_byte(s), c;
     size_t n = 0;
     if (quote != '"' && quote != '\'')
         return stop(s, "an attribute value is not quoted",
                     "write name=\"value\" with no space around =");
     do {
-        if ((c = next(s)) < 0)
+        if ((c = next_byte(s)) < 0)
             return stop(s, "the file ends inside a value", "close the quote");
         if (n++ > PVN_TOPO_NCCL_XML_VALUE)
             return stop(s, "a value is longer than 253 characters", "shorten it");
     } while (c != quote);
-    if ((*last = next(s)) < 0)
+    if ((*last = next_byte(s)) < 0)
         return stop(s, "the file ends inside a tag", "close the tag with >");
     return true;
 }
@@ -157,7 +157,7 @@ static bool token(struct scan *s, char *name, size_t size, bool with_value, int 
     size_t n = 0;
     int c;
     do {
-        if ((c = next(s)) < 0)
+        if ((c = next_byte(s)) < 0)
             return stop(s, "the file ends inside a tag", "close the tag with >");
         if (c == '=') {
             name[n < size ? n : size - 1] = '\0';
@@ -187,7 +187,7 @@ static bool skip_comment(struct scan *s, const char *name, int last)
     memmove(end, end + 1, 2);
     end[2] = (char)last;
     while (strcmp(end, "-->") != 0) {
-        int c = next(s);
+        int c = next_byte(s);
         if (c < 0)
             return stop(s, "a comment has no end", "close it with -->");
         memmove(end, end + 1, 2);
@@ -205,7 +205,7 @@ static bool tag(struct scan *s, char *name, size_t size, int *type)
 again:
     *type = NONE;
     do {
-        if ((c = next(s)) < 0)
+        if ((c = next_byte(s)) < 0)
             return true;
     } while (c == ' ' || c == '\n' || c == '\r');
     if (c == '\t')

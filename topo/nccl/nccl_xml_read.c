@@ -19,10 +19,10 @@ struct reader {
     struct pvn_topo_xml_error *err;
 };
 
-static void fail(struct reader *r, int code, const char *format, ...)
+static void fail_at(struct reader *r, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void fail(struct reader *r, int code, const char *format, ...)
+static void fail_at(struct reader *r, int code, const char *format, ...)
 {
     if (r->failed)
         return;
@@ -81,30 +81,31 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
     const char *version = NULL;
     if (strcmp(name, "graphs") == 0) {
         r->err->kind = PVN_TOPO_XML_GRAPHS;
-        fail(r, -EINVAL,
-             "this is an NCCL graph file (<graphs>), not a topology: NCCL_GRAPH_FILE takes it; "
-             "NCCL_TOPO_FILE needs <system version=\"1\">");
+        fail_at(r, -EINVAL,
+                "this is an NCCL graph file (<graphs>), not a topology: NCCL_GRAPH_FILE takes it; "
+                "NCCL_TOPO_FILE needs <system version=\"1\">");
         return false;
     }
     if (strcmp(name, "system") != 0) {
         r->err->kind = PVN_TOPO_XML_OTHER;
-        fail(r, -EINVAL,
-             "the outermost element is <%.40s>: a topology starts with <system version=\"1\">%s",
-             name,
-             strcmp(name, "topology") == 0 ? " (this looks like a file of hwloc's lstopo)" : "");
+        fail_at(r, -EINVAL,
+                "the outermost element is <%.40s>: a topology starts with <system version=\"1\">%s",
+                name,
+                strcmp(name, "topology") == 0 ? " (this looks like a file of hwloc's lstopo)" : "");
         return false;
     }
     for (int i = 0; attrs[i]; i += 2)
         if (strcmp(attrs[i], "version") == 0)
             version = attrs[i + 1];
     if (!version) {
-        fail(r, -EINVAL, "<system> has no version: write <system version=\"1\">");
+        fail_at(r, -EINVAL, "<system> has no version: write <system version=\"1\">");
         return false;
     }
     long number = strtol(version, NULL, 0);
     if (number != 1 && number != 2) {
-        fail(r, -EINVAL, "<system version=\"%.20s\">: NCCL knows only version 1, AMD's RCCL only 2",
-             version);
+        fail_at(r, -EINVAL,
+                "<system version=\"%.20s\">: NCCL knows only version 1, AMD's RCCL only 2",
+                version);
         return false;
     }
     r->doc->rccl = r->err->rccl = number == 2;
@@ -127,9 +128,10 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
     if (!parent && !root_ok(r, name, attrs))
         return;
     if (r->depth == PVN_TOPO_NDOC_MAX_DEPTH || r->doc->n_nodes == PVN_TOPO_XML_MAX_NODES) {
-        fail(r, -EFBIG, "more than %d %s: no machine looks like this",
-             r->depth == PVN_TOPO_NDOC_MAX_DEPTH ? PVN_TOPO_NDOC_MAX_DEPTH : PVN_TOPO_XML_MAX_NODES,
-             r->depth == PVN_TOPO_NDOC_MAX_DEPTH ? "levels" : "elements");
+        fail_at(r, -EFBIG, "more than %d %s: no machine looks like this",
+                r->depth == PVN_TOPO_NDOC_MAX_DEPTH ? PVN_TOPO_NDOC_MAX_DEPTH
+                                                    : PVN_TOPO_XML_MAX_NODES,
+                r->depth == PVN_TOPO_NDOC_MAX_DEPTH ? "levels" : "elements");
         return;
     }
     struct pvn_topo_ndoc_node *node = pvn_topo_ndoc_add(r->doc, parent, name);
@@ -140,14 +142,14 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
         if (pvn_topo_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
             goto no_memory;
     if (required && !pvn_topo_ndoc_get(node, required)) {
-        fail(r, -EINVAL, "<%s> has no %s: %s stops at such an element", name, required,
-             pvn_topo_nreader_of(r->doc->rccl)->name);
+        fail_at(r, -EINVAL, "<%s> has no %s: %s stops at such an element", name, required,
+                pvn_topo_nreader_of(r->doc->rccl)->name);
         return;
     }
     r->open[r->depth++] = node;
     return;
 no_memory:
-    fail(r, -ENOMEM, "out of memory");
+    fail_at(r, -ENOMEM, "out of memory");
 }
 
 static void XMLCALL on_end(void *user, const char *name)
@@ -164,8 +166,9 @@ static void XMLCALL on_text(void *user, const char *text, int len)
     struct reader *r = user;
     for (int i = 0; i < len; i++) {
         if (!strchr(" \t\r\n", text[i])) {
-            fail(r, -EINVAL, "text between the elements (\"%.*s\"): a topology has only elements",
-                 len - i > 20 ? 20 : len - i, text + i);
+            fail_at(r, -EINVAL,
+                    "text between the elements (\"%.*s\"): a topology has only elements",
+                    len - i > 20 ? 20 : len - i, text + i);
             return;
         }
     }
@@ -176,12 +179,13 @@ static void XMLCALL on_doctype(void *user, const char *name, const char *system_
                                const char *public_id, int internal)
 {
     if (strcmp(name, "topology") == 0)
-        fail(user, -EINVAL,
-             "this is hwloc's XML (lstopo), which lacks what NCCL goes by; give the directory or "
-             "tar of the machine, or NCCL's XML");
+        fail_at(
+            user, -EINVAL,
+            "this is hwloc's XML (lstopo), which lacks what NCCL goes by; give the directory or "
+            "tar of the machine, or NCCL's XML");
     else
-        fail(user, -EINVAL,
-             "<!DOCTYPE %.40s>: a topology file has no document type; remove that line", name);
+        fail_at(user, -EINVAL,
+                "<!DOCTYPE %.40s>: a topology file has no document type; remove that line", name);
 }
 
 int pvn_topo_nccl_xml_parse(const char *text, size_t len, struct pvn_topo_ndoc **doc,
@@ -208,8 +212,9 @@ int pvn_topo_nccl_xml_parse(const char *text, size_t len, struct pvn_topo_ndoc *
     XML_SetCharacterDataHandler(r.parser, on_text);
     XML_SetStartDoctypeDeclHandler(r.parser, on_doctype);
     if (XML_Parse(r.parser, text, (int)len, 1) != XML_STATUS_OK)
-        fail(&r, -EINVAL, "not well-formed XML: %s%s", XML_ErrorString(XML_GetErrorCode(r.parser)),
-             len == 0 ? " (the file is empty)" : "");
+        fail_at(&r, -EINVAL, "not well-formed XML: %s%s",
+                XML_ErrorString(XML_GetErrorCode(r.parser)),
+                len == 0 ? " (the file is empty)" : "");
 out:
     if (r.parser)
         XML_ParserFree(r.parser);

@@ -17,7 +17,7 @@ static double milliseconds_since(const struct timespec *start)
            (double)(now.tv_nsec - start->tv_nsec) / 1e6;
 }
 
-static int take(struct pvn_topo_placement *out)
+static int take_nics(struct pvn_topo_placement *out)
 {
     out->n = out->nics->n;
     out->list = calloc((size_t)out->n + 1, sizeof(*out->list));
@@ -74,7 +74,7 @@ int pvn_topo_placement_make(const char *root, const char *sysfs,
     if (rc == 0)
         rc = set_rails(out, rails, &err);
     if (rc == 0)
-        rc = take(out);
+        rc = take_nics(out);
 out:
     if (rc < 0) {
         snprintf(why, (size_t)why_len, "%s", rc == -ENOMEM ? "out of memory" : err.text);

@@ -130,7 +130,7 @@ char *pvn_serve_write_answer(const struct pvn_serve_answer *a, size_t *len)
                  len);
 }
 
-static const struct field *find(const char *key)
+static const struct field *find_field(const char *key)
 {
     for (int i = 0; i < FIELDS; i++)
         if (strcmp(fields[i].key, key) == 0)
@@ -203,7 +203,7 @@ static int take_options(struct pvn_perf_opts *o, json_t *options, char *why, siz
 
     json_object_foreach(options, key, v)
     {
-        const struct field *f = find(key);
+        const struct field *f = find_field(key);
 
         if (strcmp(key, "sizes") == 0)
             rc = take_sizes(o, v, why, why_len);

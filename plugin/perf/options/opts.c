@@ -23,7 +23,7 @@ const char *pvn_collective_name(enum pvn_collective what)
 }
 
 /* The options whose values are no single number, word or text. */
-static int take(void *to, const struct pvn_option *row, const char *arg)
+static int take_option(void *to, const struct pvn_option *row, const char *arg)
 {
     struct pvn_perf_opts *o = to;
 
@@ -85,7 +85,7 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
 }
 
 /* Checks options that only make sense together, and sets defaults that depend on the mode. */
-static int settle(struct pvn_perf_opts *o)
+static int settle_options(struct pvn_perf_opts *o)
 {
     int p2p = o->mode == PVN_PERF_P2P || o->mode == PVN_PERF_SERVE;
     int mesh = o->mode == PVN_PERF_MESH;
@@ -157,13 +157,13 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->warmup = -1;
     o->gpu = -1;
     o->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
-    rc = pvn_options_parse(&pvn_perf_options, argc, argv, o, take, &o->given);
+    rc = pvn_options_parse(&pvn_perf_options, argc, argv, o, take_option, &o->given);
     if (rc != PVN_OPTIONS_OK)
         return rc;
     if (o->mode == PVN_PERF_PARAMS && o->given & (o->given - 1))
         return pvn_opts_bad("--params only prints the parameters: remove the other options");
     rc = set_mode(o, argc, argv, optind);
-    return rc == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle(o) : rc;
+    return rc == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle_options(o) : rc;
 }
 
 uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)

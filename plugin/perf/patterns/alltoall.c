@@ -94,7 +94,7 @@ static void shape(struct a2a *a)
     a->work.sent = (double)moved;
 }
 
-static int run(void *arg, uint64_t iters)
+static int run_alltoall(void *arg, uint64_t iters)
 {
     struct a2a *a = arg;
     int mine = a->r->rank / a->r->o->group, n = 0;
@@ -337,7 +337,8 @@ int pvn_alltoall_run(struct pvn_rank *r)
     size_t n = (size_t)r->nranks;
     int rc = 0;
 
-    a.t = (struct pvn_timed){.r = r, .arg = &a, .fill = fill, .run = run, .verify = verify};
+    a.t =
+        (struct pvn_timed){.r = r, .arg = &a, .fill = fill, .run = run_alltoall, .verify = verify};
     a.bytes = calloc(n * n, sizeof(*a.bytes));
     a.op = calloc(4 * n, sizeof(*a.op));
     if (!a.bytes || !a.op)

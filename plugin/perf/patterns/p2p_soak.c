@@ -33,7 +33,8 @@ struct soak {
     struct sum all, interval;
 };
 
-static void add(struct sum *s, const struct batch b[2], uint64_t failovers, uint64_t failbacks)
+static void add_batches(struct sum *s, const struct batch b[2], uint64_t failovers,
+                        uint64_t failbacks)
 {
     s->seconds += fmax(b[0].seconds, b[1].seconds);
     s->cpu += b[0].cpu + b[1].cpu;
@@ -73,8 +74,8 @@ static int run_batch(struct soak *s, uint64_t units)
         return pvn_rank_fail_boot(p->r);
     over = both[0].failovers + both[1].failovers;
     back = both[0].failbacks + both[1].failbacks;
-    add(&s->all, both, over - s->failovers, back - s->failbacks);
-    add(&s->interval, both, over - s->failovers, back - s->failbacks);
+    add_batches(&s->all, both, over - s->failovers, back - s->failbacks);
+    add_batches(&s->interval, both, over - s->failovers, back - s->failbacks);
     s->failovers = over;
     s->failbacks = back;
     if (s->all.errors && p->r->status == PVN_PERF_OK)

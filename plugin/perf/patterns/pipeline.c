@@ -146,7 +146,7 @@ static int one_iteration(struct pipeline *p)
     return 0;
 }
 
-static int run(void *arg, uint64_t iters)
+static int run_pipeline(void *arg, uint64_t iters)
 {
     struct pipeline *p = arg;
 
@@ -198,7 +198,7 @@ int pvn_pipeline_run(struct pvn_rank *r)
     struct pipeline p = {.r = r};
     int rc;
 
-    p.t = (struct pvn_timed){.r = r, .arg = &p, .run = run};
+    p.t = (struct pvn_timed){.r = r, .arg = &p, .run = run_pipeline};
     rc = make_room(&p);
     if (!rc) {
         rc = pvn_pairs_start(r->pairs);

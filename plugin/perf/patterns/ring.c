@@ -268,7 +268,7 @@ static int run_channels(struct pvn_ring *g, int left)
 }
 
 /* The whole array, iters times without a pause in between. */
-static int run(void *arg, uint64_t iters)
+static int run_ring(void *arg, uint64_t iters)
 {
     struct pvn_ring *g = arg;
     int left = g->r->o->channels;
@@ -397,7 +397,7 @@ int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uin
     memset(g, 0, sizeof(*g));
     g->r = r;
     g->size = pvn_type_size(o->type);
-    g->t = (struct pvn_timed){.r = r, .arg = g, .fill = fill, .run = run, .verify = verify};
+    g->t = (struct pvn_timed){.r = r, .arg = g, .fill = fill, .run = run_ring, .verify = verify};
     g->shape = (struct pvn_ring_shape){.nranks = r->nranks,
                                        .rank = r->rank,
                                        .slot = o->slot / g->size,

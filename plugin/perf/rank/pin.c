@@ -34,7 +34,7 @@ static const char *cause(int code)
                          : " (this kernel has no io_uring: Linux 5.1 with CONFIG_IO_URING has)";
 }
 
-static int fail(int fd, char *why, size_t why_len, const char *call)
+static int call_failed(int fd, char *why, size_t why_len, const char *call)
 {
     int code = errno;
 
@@ -70,8 +70,8 @@ int pvn_pin(void *p, size_t len, char *why, size_t why_len)
     madvise(p, len, MADV_NOHUGEPAGE);
     fd = (int)syscall(SYS_io_uring_setup, 1, &params);
     if (fd < 0)
-        return fail(-1, why, why_len, "io_uring_setup");
+        return call_failed(-1, why, why_len, "io_uring_setup");
     if (register_buffers(fd, p, len) < 0)
-        return fail(fd, why, why_len, "registering the memory with io_uring");
+        return call_failed(fd, why, why_len, "registering the memory with io_uring");
     return fd;
 }

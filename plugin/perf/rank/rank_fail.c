@@ -118,7 +118,7 @@ static void name_ranks(const struct refusal *all, int n, int first, char *out, s
 }
 
 /* Every different reason once; the first one stays this rank's. */
-static int refuse(struct pvn_rank *r, const struct refusal *all)
+static int print_refusals(struct pvn_rank *r, const struct refusal *all)
 {
     int first = -1;
 
@@ -160,7 +160,7 @@ int pvn_rank_agree(struct pvn_rank *r)
         return pvn_rank_fail(r, "out of memory for %d ranks", r->nranks);
     pvn_rank_at(r, "waiting for the other ranks");
     rc = pvn_boot_allgather(&r->boot, &mine, all, sizeof(mine)) ? pvn_rank_fail_boot(r)
-                                                                : refuse(r, all);
+                                                                : print_refusals(r, all);
     free(all);
     return rc;
 }

@@ -138,7 +138,7 @@ static int arrive(struct pvn_rank *r, struct pvn_in *in)
 }
 
 /* The oldest of those: 1 when it was visible, 0, or -1. */
-static int settle(struct pvn_rank *r, struct pvn_in *in)
+static int complete_oldest(struct pvn_rank *r, struct pvn_in *in)
 {
     void *request = in->req[in->done % in->steps];
     int done = request == NULL;
@@ -163,6 +163,6 @@ int pvn_in_progress(struct pvn_rank *r, struct pvn_in *in)
     if (moved < 0)
         return moved;
     a = arrive(r, in);
-    b = a < 0 ? -1 : settle(r, in);
+    b = a < 0 ? -1 : complete_oldest(r, in);
     return b < 0 ? -1 : moved | a | b;
 }

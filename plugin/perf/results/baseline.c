@@ -70,8 +70,8 @@ void pvn_baseline_free(struct pvn_baseline *b)
     free(b);
 }
 
-static const json_t *find(const struct pvn_baseline *b, const struct pvn_report *rep,
-                          const struct pvn_summary *s)
+static const json_t *find_row(const struct pvn_baseline *b, const struct pvn_report *rep,
+                              const struct pvn_summary *s)
 {
     bool any_name = b->one_plugin && rep->o->nplugins == 1;
     const json_t *row;
@@ -94,7 +94,7 @@ static const json_t *find(const struct pvn_baseline *b, const struct pvn_report 
 double pvn_baseline_median(const struct pvn_baseline *b, const struct pvn_report *rep,
                            const struct pvn_summary *s)
 {
-    const json_t *row = find(b, rep, s);
+    const json_t *row = find_row(b, rep, s);
 
     return row ? json_number_value(json_object_get(row, "median")) : -1;
 }
@@ -127,7 +127,7 @@ static void print_row(const struct pvn_baseline *b, const struct pvn_report *rep
                       const struct pvn_summary *s, double then, enum pvn_verdict verdict)
 {
     static const char *const words[] = {"", "  better", "  WORSE"};
-    const char *before = pvn_json_text(find(b, rep, s), "via");
+    const char *before = pvn_json_text(find_row(b, rep, s), "via");
     char size[24], via[24];
 
     fprintf(rep->text, "%-12s %-16s %12s %5d ", rep->o->plugin[s->plugin].name,

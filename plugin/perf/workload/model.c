@@ -15,11 +15,11 @@
 #define MAX_PARAMS 1024
 
 /* A zero dimension ends the shape. */
-static void add(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3,
-                const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static void add_param(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3,
+                      const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
-static void add(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3,
-                const char *fmt, ...)
+static void add_param(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3,
+                      const char *fmt, ...)
 {
     struct pvn_param_shape *p = &m->param[m->nparams++];
     const uint32_t dim[4] = {d0, d1, d2, d3};
@@ -39,14 +39,14 @@ static void add(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint
 
 static void add_linear(struct pvn_model *m, uint32_t out, uint32_t in, const char *name)
 {
-    add(m, out, in, 0, 0, "%s.weight", name);
-    add(m, out, 0, 0, 0, "%s.bias", name);
+    add_param(m, out, in, 0, 0, "%s.weight", name);
+    add_param(m, out, 0, 0, 0, "%s.bias", name);
 }
 
 static void add_norm(struct pvn_model *m, uint32_t n, const char *name)
 {
-    add(m, n, 0, 0, 0, "%s.weight", name);
-    add(m, n, 0, 0, 0, "%s.bias", name);
+    add_param(m, n, 0, 0, 0, "%s.weight", name);
+    add_param(m, n, 0, 0, 0, "%s.bias", name);
 }
 
 /*
@@ -59,9 +59,9 @@ static void build_bert_large(struct pvn_model *m)
     enum { VOCAB = 30522, H = 1024, FF = 4096, LAYERS = 24 };
     char name[64];
 
-    add(m, VOCAB, H, 0, 0, "embeddings.word_embeddings.weight");
-    add(m, 512, H, 0, 0, "embeddings.position_embeddings.weight");
-    add(m, 2, H, 0, 0, "embeddings.token_type_embeddings.weight");
+    add_param(m, VOCAB, H, 0, 0, "embeddings.word_embeddings.weight");
+    add_param(m, 512, H, 0, 0, "embeddings.position_embeddings.weight");
+    add_param(m, 2, H, 0, 0, "embeddings.token_type_embeddings.weight");
     add_norm(m, H, "embeddings.LayerNorm");
     for (int i = 0; i < LAYERS; i++) {
         static const struct {
@@ -87,7 +87,7 @@ static void build_bert_large(struct pvn_model *m)
         }
     }
     add_linear(m, H, H, "pooler.dense");
-    add(m, VOCAB, 0, 0, 0, "cls.predictions.bias");
+    add_param(m, VOCAB, 0, 0, 0, "cls.predictions.bias");
     add_linear(m, H, H, "cls.predictions.transform.dense");
     add_norm(m, H, "cls.predictions.transform.LayerNorm");
     add_linear(m, 2, H, "cls.seq_relationship");
@@ -101,21 +101,21 @@ static void build_gpt2(struct pvn_model *m)
 {
     enum { VOCAB = 50257, H = 768, LAYERS = 12 };
 
-    add(m, VOCAB, H, 0, 0, "wte.weight");
-    add(m, 1024, H, 0, 0, "wpe.weight");
+    add_param(m, VOCAB, H, 0, 0, "wte.weight");
+    add_param(m, 1024, H, 0, 0, "wpe.weight");
     for (int i = 0; i < LAYERS; i++) {
-        add(m, H, 0, 0, 0, "h.%d.ln_1.weight", i);
-        add(m, H, 0, 0, 0, "h.%d.ln_1.bias", i);
-        add(m, H, 3 * H, 0, 0, "h.%d.attn.c_attn.weight", i);
-        add(m, 3 * H, 0, 0, 0, "h.%d.attn.c_attn.bias", i);
-        add(m, H, H, 0, 0, "h.%d.attn.c_proj.weight", i);
-        add(m, H, 0, 0, 0, "h.%d.attn.c_proj.bias", i);
-        add(m, H, 0, 0, 0, "h.%d.ln_2.weight", i);
-        add(m, H, 0, 0, 0, "h.%d.ln_2.bias", i);
-        add(m, H, 4 * H, 0, 0, "h.%d.mlp.c_fc.weight", i);
-        add(m, 4 * H, 0, 0, 0, "h.%d.mlp.c_fc.bias", i);
-        add(m, 4 * H, H, 0, 0, "h.%d.mlp.c_proj.weight", i);
-        add(m, H, 0, 0, 0, "h.%d.mlp.c_proj.bias", i);
+        add_param(m, H, 0, 0, 0, "h.%d.ln_1.weight", i);
+        add_param(m, H, 0, 0, 0, "h.%d.ln_1.bias", i);
+        add_param(m, H, 3 * H, 0, 0, "h.%d.attn.c_attn.weight", i);
+        add_param(m, 3 * H, 0, 0, 0, "h.%d.attn.c_attn.bias", i);
+        add_param(m, H, H, 0, 0, "h.%d.attn.c_proj.weight", i);
+        add_param(m, H, 0, 0, 0, "h.%d.attn.c_proj.bias", i);
+        add_param(m, H, 0, 0, 0, "h.%d.ln_2.weight", i);
+        add_param(m, H, 0, 0, 0, "h.%d.ln_2.bias", i);
+        add_param(m, H, 4 * H, 0, 0, "h.%d.mlp.c_fc.weight", i);
+        add_param(m, 4 * H, 0, 0, 0, "h.%d.mlp.c_fc.bias", i);
+        add_param(m, 4 * H, H, 0, 0, "h.%d.mlp.c_proj.weight", i);
+        add_param(m, H, 0, 0, 0, "h.%d.mlp.c_proj.bias", i);
     }
     add_norm(m, H, "ln_f");
 }
@@ -123,7 +123,7 @@ static void build_gpt2(struct pvn_model *m)
 static void add_conv_bn(struct pvn_model *m, uint32_t out, uint32_t in, uint32_t k,
                         const char *conv, const char *bn)
 {
-    add(m, out, in, k, k, "%s.weight", conv);
+    add_param(m, out, in, k, k, "%s.weight", conv);
     add_norm(m, out, bn);
 }
 
@@ -168,22 +168,22 @@ static void build_llama2_7b(struct pvn_model *m)
 {
     enum { VOCAB = 32000, H = 4096, FF = 11008, LAYERS = 32 };
 
-    add(m, VOCAB, H, 0, 0, "model.embed_tokens.weight");
+    add_param(m, VOCAB, H, 0, 0, "model.embed_tokens.weight");
     for (int i = 0; i < LAYERS; i++) {
         static const char *const attention[] = {"q", "k", "v", "o"};
 
         m->unit = i + 1;
         for (int k = 0; k < 4; k++)
-            add(m, H, H, 0, 0, "model.layers.%d.self_attn.%s_proj.weight", i, attention[k]);
-        add(m, FF, H, 0, 0, "model.layers.%d.mlp.gate_proj.weight", i);
-        add(m, FF, H, 0, 0, "model.layers.%d.mlp.up_proj.weight", i);
-        add(m, H, FF, 0, 0, "model.layers.%d.mlp.down_proj.weight", i);
-        add(m, H, 0, 0, 0, "model.layers.%d.input_layernorm.weight", i);
-        add(m, H, 0, 0, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+            add_param(m, H, H, 0, 0, "model.layers.%d.self_attn.%s_proj.weight", i, attention[k]);
+        add_param(m, FF, H, 0, 0, "model.layers.%d.mlp.gate_proj.weight", i);
+        add_param(m, FF, H, 0, 0, "model.layers.%d.mlp.up_proj.weight", i);
+        add_param(m, H, FF, 0, 0, "model.layers.%d.mlp.down_proj.weight", i);
+        add_param(m, H, 0, 0, 0, "model.layers.%d.input_layernorm.weight", i);
+        add_param(m, H, 0, 0, 0, "model.layers.%d.post_attention_layernorm.weight", i);
     }
     m->unit = 0;
-    add(m, H, 0, 0, 0, "model.norm.weight");
-    add(m, VOCAB, H, 0, 0, "lm_head.weight");
+    add_param(m, H, 0, 0, 0, "model.norm.weight");
+    add_param(m, VOCAB, H, 0, 0, "lm_head.weight");
 }
 
 /*
@@ -195,25 +195,28 @@ static void build_mixtral(struct pvn_model *m)
 {
     enum { VOCAB = 32000, H = 4096, KV = 1024, FF = 14336, LAYERS = 32, EXPERTS = 8 };
 
-    add(m, VOCAB, H, 0, 0, "model.embed_tokens.weight");
+    add_param(m, VOCAB, H, 0, 0, "model.embed_tokens.weight");
     for (int i = 0; i < LAYERS; i++) {
         m->unit = i + 1;
-        add(m, H, H, 0, 0, "model.layers.%d.self_attn.q_proj.weight", i);
-        add(m, KV, H, 0, 0, "model.layers.%d.self_attn.k_proj.weight", i);
-        add(m, KV, H, 0, 0, "model.layers.%d.self_attn.v_proj.weight", i);
-        add(m, H, H, 0, 0, "model.layers.%d.self_attn.o_proj.weight", i);
-        add(m, EXPERTS, H, 0, 0, "model.layers.%d.block_sparse_moe.gate.weight", i);
+        add_param(m, H, H, 0, 0, "model.layers.%d.self_attn.q_proj.weight", i);
+        add_param(m, KV, H, 0, 0, "model.layers.%d.self_attn.k_proj.weight", i);
+        add_param(m, KV, H, 0, 0, "model.layers.%d.self_attn.v_proj.weight", i);
+        add_param(m, H, H, 0, 0, "model.layers.%d.self_attn.o_proj.weight", i);
+        add_param(m, EXPERTS, H, 0, 0, "model.layers.%d.block_sparse_moe.gate.weight", i);
         for (int e = 0; e < EXPERTS; e++) {
-            add(m, FF, H, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w1.weight", i, e);
-            add(m, H, FF, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w2.weight", i, e);
-            add(m, FF, H, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w3.weight", i, e);
+            add_param(m, FF, H, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w1.weight", i,
+                      e);
+            add_param(m, H, FF, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w2.weight", i,
+                      e);
+            add_param(m, FF, H, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w3.weight", i,
+                      e);
         }
-        add(m, H, 0, 0, 0, "model.layers.%d.input_layernorm.weight", i);
-        add(m, H, 0, 0, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+        add_param(m, H, 0, 0, 0, "model.layers.%d.input_layernorm.weight", i);
+        add_param(m, H, 0, 0, 0, "model.layers.%d.post_attention_layernorm.weight", i);
     }
     m->unit = 0;
-    add(m, H, 0, 0, 0, "model.norm.weight");
-    add(m, VOCAB, H, 0, 0, "lm_head.weight");
+    add_param(m, H, 0, 0, 0, "model.norm.weight");
+    add_param(m, VOCAB, H, 0, 0, "lm_head.weight");
 }
 
 static const struct {

@@ -20,7 +20,7 @@
 #include "topo/tool/stat/stat_look.h"
 
 /* value NULL: could not be read. */
-static void add(json_t *facts, const char *fact, const char *subject, const char *value)
+static void add_fact(json_t *facts, const char *fact, const char *subject, const char *value)
 {
     json_t *o = json_object();
     json_object_set_new(o, "fact", json_string(fact));
@@ -37,7 +37,7 @@ __attribute__((format(printf, 4, 5))) static void put(json_t *facts, const char 
     va_start(ap, format);
     vsnprintf(value, sizeof(value), format, ap);
     va_end(ap);
-    add(facts, fact, subject, value);
+    add_fact(facts, fact, subject, value);
 }
 
 /* ---- the machine ---- */
@@ -60,7 +60,7 @@ static void add_gpus(const struct tool *t, json_t *facts)
                      model[0] ? model : "GPU of unknown model");
     }
     bool known = (t->topo->unread & PVN_TOPO_UNREAD_PCI) == 0;
-    add(facts, "gpus", "", text[0] ? text : known ? "none" : NULL);
+    add_fact(facts, "gpus", "", text[0] ? text : known ? "none" : NULL);
 }
 
 static void add_nics(const struct tool *t, json_t *facts)
@@ -71,13 +71,13 @@ static void add_nics(const struct tool *t, json_t *facts)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i ? " " : "",
                  topo->rdmas[i].name);
     bool known = (topo->unread & PVN_TOPO_UNREAD_RDMAS) == 0;
-    add(facts, "rdma-devices", "", text[0] ? text : known ? "none" : NULL);
+    add_fact(facts, "rdma-devices", "", text[0] ? text : known ? "none" : NULL);
     for (int i = 0; i < topo->nrdmas; i++) {
         const struct pvn_topo_rdma *r = &topo->rdmas[i];
         int module = pvn_topo_find_module(topo, r->driver);
         const char *version = module >= 0 ? topo->modules[module].version : "";
         put(facts, "nic-driver", r->name, "%s%s%s", r->driver, version[0] ? " " : "", version);
-        add(facts, "firmware", r->name, r->fw_ver);
+        add_fact(facts, "firmware", r->name, r->fw_ver);
     }
 }
 
@@ -88,15 +88,15 @@ static void add_nvidia(const struct tool *t, json_t *facts)
         put(facts, "nvidia-driver", "", "%s%s", nv->version[0] ? nv->version : "of unknown version",
             nv->open_modules == PVN_TOPO_TRI_YES ? ", open kernel modules" : "");
     else
-        add(facts, "nvidia-driver", "", nv->loaded == PVN_TOPO_TRI_NO ? "not loaded" : NULL);
+        add_fact(facts, "nvidia-driver", "", nv->loaded == PVN_TOPO_TRI_NO ? "not loaded" : NULL);
 }
 
 static void add_memlock(const struct tool *t, json_t *facts)
 {
     if (!t->topo->memlock_known)
-        add(facts, "memlock", "", NULL);
+        add_fact(facts, "memlock", "", NULL);
     else if (t->topo->memlock_soft == UINT64_MAX)
-        add(facts, "memlock", "", "unlimited");
+        add_fact(facts, "memlock", "", "unlimited");
     else
         put(facts, "memlock", "", "%" PRIu64 " KiB", t->topo->memlock_soft / 1024);
 }
@@ -113,19 +113,19 @@ static void add_gid(const struct pvn_topo_rdma_port *port, const char *subject, 
     bool usable;
     int index = pvn_topo_gid_pick(port, &usable, why, sizeof(why));
     if (port->gid_table_len == 0 || index < 0) {
-        add(facts, "gid-index", subject, port->gid_table_len ? "none" : NULL);
+        add_fact(facts, "gid-index", subject, port->gid_table_len ? "none" : NULL);
         return;
     }
     put(facts, "gid-index", subject, "%d", index);
     for (int i = 0; i < port->ngids; i++)
         if (port->gids[i].index == index)
-            add(facts, "gid-type", subject, types[port->gids[i].type]);
+            add_fact(facts, "gid-type", subject, types[port->gids[i].type]);
 }
 
 static void add_mtu(const struct pvn_topo_net *net, const char *subject, json_t *facts)
 {
     if (net->mtu == PVN_TOPO_UNKNOWN)
-        add(facts, "mtu", subject, NULL);
+        add_fact(facts, "mtu", subject, NULL);
     else
         put(facts, "mtu", subject, "%d", net->mtu);
 }
@@ -183,7 +183,7 @@ static void add_interfaces(const struct pvn_topo *topo, json_t *facts)
                      left_out[0] ? " " : "", net->name);
     }
     if (left_out[0])
-        add(facts, "left-out", "", left_out);
+        add_fact(facts, "left-out", "", left_out);
 }
 
 static void add_ports(const struct tool *t, json_t *facts)
@@ -194,7 +194,7 @@ static void add_ports(const struct tool *t, json_t *facts)
             const struct pvn_topo_rdma_port *port = &topo->rdmas[i].ports[p];
             char subject[PVN_TOPO_NAME_MAX + 16];
             snprintf(subject, sizeof(subject), "%s port %d", topo->rdmas[i].name, port->num);
-            add(facts, "rate", subject, port->rate_text);
+            add_fact(facts, "rate", subject, port->rate_text);
             if (port->netdev >= 0)
                 add_mtu(&topo->nets[port->netdev], subject, facts);
             if (port->layer == PVN_TOPO_LINK_ETHERNET)
@@ -211,7 +211,7 @@ static void add_link(const struct pvn_topo_pci *f, bool idles, const char *subje
     const struct pvn_topo_pci_link *l = &f->link;
     int speed = idles ? l->speed_max_mts : l->speed_mts;
     if (l->width == PVN_TOPO_UNKNOWN || speed == PVN_TOPO_UNKNOWN)
-        add(facts, "link", subject, NULL);
+        add_fact(facts, "link", subject, NULL);
     else
         put(facts, "link", subject, "x%d %s", l->width, pvn_topo_link_speed_name(speed));
 }
@@ -241,7 +241,7 @@ static void add_shape(const struct tool *t, int gpu, const char *subject, json_t
                 snprintf(text + strlen(text), sizeof(text) - strlen(text), " %s",
                          tool_net(t, j)->net.name);
     }
-    add(facts, "topology", subject, text);
+    add_fact(facts, "topology", subject, text);
 }
 
 static void add_pcie(const struct tool *t, json_t *facts)
@@ -308,17 +308,17 @@ static void add_plugin(const struct tool *t, json_t *facts)
     char file[512], version[64], sum[PVN_SHA256_TEXT] = "";
     struct link_map *map = NULL;
     if (!tool_plugin_file(t, 0, file, sizeof(file))) {
-        add(facts, "plugin", "", "none");
+        add_fact(facts, "plugin", "", "none");
         return;
     }
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!lib || dlinfo(lib, RTLD_DI_LINKMAP, &map) != 0 || !map) {
-        add(facts, "plugin", "", "cannot be loaded");
+        add_fact(facts, "plugin", "", "cannot be loaded");
     } else {
         find_version(map->l_name, version, sizeof(version));
         pvn_sha256_file(map->l_name, sum);
-        add(facts, "plugin", "", version[0] ? version : "of another project");
-        add(facts, "plugin-sha256", "", sum);
+        add_fact(facts, "plugin", "", version[0] ? version : "of another project");
+        add_fact(facts, "plugin-sha256", "", sum);
     }
     if (lib)
         dlclose(lib);
@@ -379,7 +379,7 @@ static void add_environment(const struct tool *t, json_t *facts)
         if (!tool_is_from_nccl_conf(*e))
             add_variable(all, *e);
     json_object_foreach(all, name, value)
-        add(facts, seen ? "environment" : "shell", name, json_string_value(value));
+        add_fact(facts, seen ? "environment" : "shell", name, json_string_value(value));
     name = json_string_value(json_object_get(all, "NCCL_CONF_FILE"));
     facts_nccl_conf(facts, all, name && strcmp(name, "(empty)") != 0 ? name : NULL, user);
     json_decref(all);
@@ -388,8 +388,8 @@ static void add_environment(const struct tool *t, json_t *facts)
 json_t *json_facts(const struct tool *t)
 {
     json_t *facts = json_array();
-    add(facts, "kernel", "", t->topo->kernel);
-    add(facts, "cpu", "", t->topo->cpu.model_name);
+    add_fact(facts, "kernel", "", t->topo->kernel);
+    add_fact(facts, "cpu", "", t->topo->cpu.model_name);
     add_gpus(t, facts);
     add_nvidia(t, facts);
     add_nics(t, facts);

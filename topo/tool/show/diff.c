@@ -71,7 +71,8 @@ static void place_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t le
         key_of(node, buf, len);
 }
 
-static const struct pvn_topo_ndoc_node *find(const struct pvn_topo_ndoc *doc, const char *key)
+static const struct pvn_topo_ndoc_node *find_by_key(const struct pvn_topo_ndoc *doc,
+                                                    const char *key)
 {
     char other[320];
     for (int i = 0; i < doc->n_nodes; i++) {
@@ -204,7 +205,7 @@ static void compare_docs(struct diff *d)
         key_of(mine, key, sizeof(key));
         if (key[0] == '\0' || !attached(mine))
             continue;
-        const struct pvn_topo_ndoc_node *theirs = find(b, key);
+        const struct pvn_topo_ndoc_node *theirs = find_by_key(b, key);
         place_of(mine, place_a, sizeof(place_a));
         if (!theirs || !attached(theirs)) {
             snprintf(text, sizeof(text), "%s%s%s", key, place_a[0] ? " below " : "", place_a);
@@ -224,7 +225,7 @@ static void compare_docs(struct diff *d)
         key_of(b->nodes[i], key, sizeof(key));
         if (key[0] == '\0' || !attached(b->nodes[i]))
             continue;
-        const struct pvn_topo_ndoc_node *mine = find(a, key);
+        const struct pvn_topo_ndoc_node *mine = find_by_key(a, key);
         if (!mine || !attached(mine)) {
             place_of(b->nodes[i], place_b, sizeof(place_b));
             snprintf(text, sizeof(text), "%s%s%s", key, place_b[0] ? " below " : "", place_b);

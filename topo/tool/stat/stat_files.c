@@ -14,7 +14,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/param.h"
 
-static void add(struct stat_list *list, const char *path, bool named)
+static void add_file(struct stat_list *list, const char *path, bool named)
 {
     struct pvn_err err = PVN_ERR_INIT;
     char text[PVN_ERR_TEXT_LEN];
@@ -59,7 +59,7 @@ static void add_dir(struct stat_list *list, const char *dir, const char *pid)
         size_t len = pid ? strlen(pid) : 0;
         snprintf(path, sizeof(path), "%s/%s", dir, name);
         if (!pid || (strncmp(name, pid, len) == 0 && name[len] == '-'))
-            add(list, path, false);
+            add_file(list, path, false);
         free(entries[i]);
     }
     free(entries);
@@ -95,7 +95,7 @@ static void add_argument(struct stat_list *list, const glob_t *dirs, const char 
 {
     int before = list->n + list->unread;
     if (!is_pid(arg)) {
-        add(list, arg, true);
+        add_file(list, arg, true);
         return;
     }
     for (size_t i = 0; i < dirs->gl_pathc; i++)

@@ -30,7 +30,8 @@ static bool same(const json_t *a, const json_t *b, const char *const *keys, int 
 }
 
 /* The element of a list that has the same values of these keys. */
-static const json_t *find(const json_t *list, const json_t *like, const char *const *keys, int n)
+static const json_t *find_like(const json_t *list, const json_t *like, const char *const *keys,
+                               int n)
 {
     const json_t *one;
     size_t i;
@@ -59,7 +60,7 @@ void stat_grown_join(struct tool_answer *a, const struct tool_answer *more)
     size_t i;
     json_array_foreach(stat_grown_adapters(more), i, adapter)
     {
-        if (!find(list, adapter, of_adapter, 3))
+        if (!find_like(list, adapter, of_adapter, 3))
             json_array_append(list, adapter);
     }
 }
@@ -71,10 +72,10 @@ void stat_grown_since(struct json_t *now, const struct json_t *before)
     size_t i, k;
     json_array_foreach(now, i, adapter)
     {
-        const json_t *was = find(before, adapter, of_adapter, 3);
+        const json_t *was = find_like(before, adapter, of_adapter, 3);
         json_array_foreach(json_object_get(adapter, "counters"), k, counter)
         {
-            set_grew(counter, find(json_object_get(was, "counters"), counter, of_counter, 2));
+            set_grew(counter, find_like(json_object_get(was, "counters"), counter, of_counter, 2));
         }
     }
 }

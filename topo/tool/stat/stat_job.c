@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who waits for whom in a job: each stalled comm is an arrow from its process to its peer's. Where
- * the arrows end is what all wait for: a process without an arrow of its own, or a circle.
+ * The waits of a job as a graph: each stalled comm is an arrow from its process to its peer's. All wait for
+ * the process at which arrows end, which has none of its own, or for a circle.
  *
  * Hosts are looked at one after the other, and the first one perhaps before its waits are long enough for a stall.
  * So the shorter waits of a process that somebody waits for are arrows as well, where it has no others.
@@ -53,7 +53,7 @@ static enum wait_kind kind_of(const struct pvn_stats *f, const struct pvn_stat_r
     return trouble == STAT_STALLED ? STALL : NO_WAIT;
 }
 
-static int find(const struct stat_job *job, const char *host, uint64_t pid)
+static int find_process(const struct stat_job *job, const char *host, uint64_t pid)
 {
     int low = 0, high = job->nodes;
     while (low < high) {
@@ -130,8 +130,11 @@ static void add_of_kind(struct stat_job *job, int from, const struct pvn_stats *
     for (int k = 0; k < f->nrows; k++) {
         const struct pvn_stat_row *r = &f->row[k];
         if (kind_of(f, r) == kind)
-            job->wait[job->waits++] = (struct stat_wait){
-                .from = from, .to = find(job, r->peer_host, r->peer_pid), .file = f, .row = r};
+            job->wait[job->waits++] =
+                (struct stat_wait){.from = from,
+                                   .to = find_process(job, r->peer_host, r->peer_pid),
+                                   .file = f,
+                                   .row = r};
     }
 }
 
@@ -158,7 +161,7 @@ static int add_waits(const struct stat_list *list, struct stat_job *job)
         return -ENOMEM;
     for (int i = 0; i < list->n; i++) {
         const struct pvn_stats *f = &list->file[i];
-        add_of_kind(job, find(job, f->head.id.host, f->head.id.pid), f, STALL);
+        add_of_kind(job, find_process(job, f->head.id.host, f->head.id.pid), f, STALL);
     }
     follow(job, waits);
     free(waits);
@@ -374,7 +377,8 @@ static void count_inside(const struct stat_job *job, const struct stat_node *n, 
     *received = *sent = 0;
     for (int k = 0; k < n->file->nrows; k++) {
         const struct pvn_stat_row *r = &n->file->row[k];
-        int peer = r->ended_ns || !r->peer_host[0] ? -1 : find(job, r->peer_host, r->peer_pid);
+        int peer =
+            r->ended_ns || !r->peer_host[0] ? -1 : find_process(job, r->peer_host, r->peer_pid);
         if (peer >= 0 && job->node[peer].circle == n->circle && &job->node[peer] != n)
             *(r->sender ? sent : received) += r->n.msgs;
     }
