@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all lanes on one opened RDMA device share beside its context: registrations and the device's
- * state.
+ * The state that all lanes on one opened RDMA device share beside its context: registrations, and the
+ * device's health.
  *
  * Threads: new and free from one thread at a time per device; everything else from any thread.
  */
@@ -33,7 +33,7 @@ void pvn_rdma_nic_free(struct pvn_rdma_nic *n);
 void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *out);
 
 /*
- * What the device has reported about itself: 0, or -ENODEV (device lost or fatal error) or
+ * Returns the device's health as its events report it: 0, or -ENODEV (device lost or fatal error) or
  * -ENETDOWN (the port has been down for longer than grace_ns) with *err. Cheap while nothing
  * happened: a few loads.
  */

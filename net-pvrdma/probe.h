@@ -10,9 +10,9 @@
 enum pvn_probe { PVN_PROBE_WORKS, PVN_PROBE_FAILS, PVN_PROBE_UNKNOWN };
 
 /*
- * Whether RDMA WRITE works: a queue pair of the port, connected to itself, writes a few bytes.
- * FAILS only when a SEND does work likewise; a port that cannot talk to itself leaves it
- * UNKNOWN. Some devices accept a WRITE and carry out a SEND (QEMU 7.2's pvrdma,
+ * Finds out if RDMA WRITE works: a queue pair of the port, connected to itself, writes a few bytes.
+ * FAILS: a WRITE does not arrive, and a SEND on the same queue pair does. UNKNOWN: the port cannot talk
+ * to itself. Some devices accept a WRITE and carry out a SEND (QEMU 7.2's pvrdma,
  * hw/rdma/rdma_backend.c), so the bytes are looked at. Blocks for a second at most, usually for
  * less than a millisecond. Any thread.
  */

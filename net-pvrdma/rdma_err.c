@@ -47,7 +47,7 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
     return r->l.err.code;
 }
 
-/* The rest of a write that has begun to arrive takes nanoseconds. */
+/* A sum that stays wrong for so long is of no write in flight: the rest of one takes nanoseconds. */
 #define PARTIAL_NS PVN_NS_PER_S
 
 __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, int ring, uint64_t number,
@@ -112,7 +112,7 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
         if (r->qp[i].qp && r->qp[i].qp->qp_num == wc->qp_num)
             qp = i;
     const char *name = r->cfg.v->wc_status_str ? r->cfg.v->wc_status_str(wc->status) : "";
-    /* A failed device gives EIO, too, and no time-out. */
+    /* Retries that ran out are a time-out of the peer. All else is EIO, a failed device as well. */
     pvn_err_set(&r->l.err, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO,
                 "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,

@@ -79,7 +79,7 @@ static int read_byte(struct rdma_lane *r, uint32_t id, uint64_t from, uint32_t r
     return 0;
 }
 
-static int failed(struct rdma_lane *r, enum ibv_wc_status status)
+static int read_failed(struct rdma_lane *r, enum ibv_wc_status status)
 {
     char doing[160];
     snprintf(doing, sizeof(doing), "reading from %s by RDMA READ (completion status %d, %s)",
@@ -89,7 +89,7 @@ static int failed(struct rdma_lane *r, enum ibv_wc_status status)
 }
 
 /* Takes up to max completions of READs. Their number, or the lane is dead. */
-static int take(struct rdma_lane *r, struct ibv_wc *wc, unsigned max)
+static int take_reads(struct rdma_lane *r, struct ibv_wc *wc, unsigned max)
 {
     struct flush_qp *f = &r->flush;
     if (max > f->pending)
@@ -103,7 +103,7 @@ static int take(struct rdma_lane *r, struct ibv_wc *wc, unsigned max)
     for (int i = 0; i < got; i++) {
         f->pending--;
         if (wc[i].status != IBV_WC_SUCCESS)
-            return failed(r, wc[i].status);
+            return read_failed(r, wc[i].status);
     }
     return got;
 }
@@ -120,7 +120,7 @@ int rdma_flush_verify(struct rdma_lane *r)
         if (rc < 0)
             return rc;
     }
-    int got = take(r, &wc, 1);
+    int got = take_reads(r, &wc, 1);
     if (got <= 0)
         return got < 0 ? got : -EAGAIN;
     f->proved = true;
@@ -152,7 +152,7 @@ int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const str
 int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     struct ibv_wc wc[CQ_BATCH];
-    int got = take(r, wc, max < CQ_BATCH ? (unsigned)max : CQ_BATCH);
+    int got = take_reads(r, wc, max < CQ_BATCH ? (unsigned)max : CQ_BATCH);
     for (int i = 0; i < got; i++)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_FLUSHED, .id = rdma_decode(&wc[i]).flush};
     return got < 0 ? got : 0;

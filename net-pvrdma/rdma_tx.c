@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-/* A slow path that has nothing to do gets a chunk again after so many times what that takes. */
+/* An idle slow path gets a chunk again once it has been idle for so many times the time of a chunk. */
 enum { PROBE_AFTER = 50 };
 
 /* When a slow path is expected to have delivered a chunk of so many bytes that is posted now, in ns;
@@ -22,8 +22,8 @@ static uint64_t slow_finish(const struct rdma_path *p, uint32_t bytes, uint64_t 
     return (p->free_ns > now ? p->free_ns : now) + ns;
 }
 
-/* The path that is expected to have delivered such a chunk first, of those that would be as soon the
- * one whose turn it is; -1: all are in `full`, a bit for each. */
+/* The path that is expected to deliver such a chunk first, among equals the one whose turn it is. full: a bit
+ * for each path that has no room. -1: none has. */
 static inline int soonest(const struct rdma_lane *r, uint32_t bytes, uint64_t now, unsigned full)
 {
     uint64_t fast_ns = rdma_path_weight(bytes, 1) * r->tx.least_cost / 1024, least = UINT64_MAX;
@@ -195,7 +195,7 @@ static inline uint32_t tx_known_completions(struct rdma_lane *r)
     return known;
 }
 
-/* Takes what is known to be there, when it is much or when slots are needed. */
+/* Takes the completions that are known to be there: many, or slots are needed. */
 static int reap(struct rdma_lane *r, uint32_t known)
 {
     int rc = rdma_take(r, (int)known, NULL);
@@ -275,8 +275,8 @@ static bool may_lack_completion(const struct rqp *q)
     return q->unsignaled > 0 && q->nwr == 0 && q->acked != q->posted;
 }
 
-/* An empty request behind them, with a completion. Where there is no slot for it, there are
- * completions before. */
+/* Posts an empty request with a completion behind the chunks that lack one. Where there is no slot for it,
+ * earlier requests have completions, and these are taken. */
 static int post_signaled_empty(struct rdma_lane *r, int k)
 {
     struct rqp *q = &r->qp[k];

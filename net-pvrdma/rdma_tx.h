@@ -7,7 +7,7 @@
 #include "net-pvrdma/rdma_path.h"
 #include "net-pvrdma/rdma_post.h"
 
-/* Notes the request that a completion or an acknowledgement of the chunk will stand for. */
+/* Remembers the message and chunk that the queue pair's next completion or acknowledgement will be of. */
 static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
 {
     q->note[q->posted++ % RECORD_RING] = rdma_note_make(cookie, chunk);
@@ -17,9 +17,9 @@ static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
  * counts, one behind it besides. */
 enum { PER_CHUNK = 2, PER_COUNTED = 3 };
 
-/* Chunks from whose number on a queue pair's window is counted. A completion says that a record is
- * in the peer's ring, not that the peer has read it. An immediate that comes too early finds no
- * receive request, and the device waits. */
+/* A queue pair's window is counted from this number of chunks: those that the receiver has read (record mode), or
+ * those that have completed. A completion says that a record is in the peer's ring, not that the peer has read it.
+ * An immediate that comes too early finds no receive request, and the device waits. */
 static inline uint32_t rdma_window_from(const struct rdma_lane *r, const struct rqp *q)
 {
     return r->tx.window_by_reads ? q->consumed : q->acked;

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What RDMA lanes put into each other's memory and into their offers. Little endian; both ends of a
- * lane run the same layout, which the offer's version says.
+ * The bytes that RDMA lanes put into each other's memory and into their offers. Little endian; both ends
+ * of a lane run the same layout, which the offer's version says.
  *
  * One buffer of a clear-to-send slot, struct cts_line, 64 bytes, written by the receiver:
  *   0  u64 address of the buffer
@@ -81,18 +81,19 @@ enum {
 };
 
 /*
- * What both ends poll, and how much of it is there when a stamp is. Of a write that lies in one
- * cache line the last word becomes visible last: adapters write lines whole, and what copies by
- * processor (rdma_rxe, a hypervisor between two machines of one host) takes them in few and
- * ascending pieces. Of a longer write nothing is relied upon: a processor may store the end of a
- * copy before its middle (glibc's memcpy does above 64 bytes, string instructions may), so that a
- * line's stamp is there and what is before it is of the ring's previous round. What goes out
- * several lines at a time has therefore a sum besides, and has come when that is right. So has a
- * record, for which that costs next to nothing, and a message of one line between two ends that
+ * Both ends poll stamps. A stamp that has come says how much of the entry before it has come, too:
+ * - A write within one cache line becomes visible with its last word last: adapters write lines whole, and
+ *   devices that copy by processor (rdma_rxe, a hypervisor between two machines of one host) write them in
+ *   few and ascending pieces.
+ * - A longer write is visible in any order: a processor may store the end of a copy before its middle
+ *   (glibc's memcpy does above 64 bytes, string instructions may). A line's stamp may then stand behind bytes of
+ *   the ring's previous round.
+ * So an entry that is written several lines at a time has a sum besides, and has come when that is right. A
+ * record has one as well, since it costs next to nothing, and so has a message of one line between two ends that
  * both copy by processor.
  */
 
-/* The upper bits of a product take part in every bit of what was multiplied. */
+/* A product's upper half depends on all bits of the factor, so sums are taken from there. */
 #define SUM_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 static inline uint64_t sum_turn(uint64_t x, unsigned bits)
 {
@@ -272,7 +273,8 @@ struct credit {
     uint32_t stamp; /* its position, plus one */
 };
 
-/* slot:8 | generation:12 | buffer:3 | chunk:9. CHUNK_WHOLE, imm mode: the message is one chunk, so
+/* The id of a chunk: immediate data in imm mode, a field of records and short messages.
+ * slot:8 | generation:12 | buffer:3 | chunk:9. CHUNK_WHOLE, imm mode: the message is one chunk, so
  * the completion's own length is its size. */
 enum { CHUNK_WHOLE = 511 };
 static_assert((int)CHUNK_WHOLE >= (int)PVN_MAX_CHUNKS,

@@ -16,11 +16,10 @@
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
  *  40  u8  bits: 1: the sender's connection is paced; 2: the acknowledgement may come with later ones
  *  41  23 bytes of 0
- */
-/*
- * The receiver writes two things against the data:
- * - acknowledgements, on the stream of the chunks that request them: a byte from 1 to 255, which says how many more
- *   of these have been received;
+ *
+ * In the other direction of the same streams the receiver writes
+ * - acknowledgements, on the stream of the chunks that request them: a byte from 1 to 255, the number of these chunks
+ *   that have been received since the last one;
  * - clear-to-send entries, on the first stream:
  *
  *   0  u8  0

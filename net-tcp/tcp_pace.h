@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the calling thread had nothing to do since a message was sent.
+ * A count that shows if the calling thread had nothing to do since a message was posted.
  *
  * NCCL's proxy thread serves all comms of a rank in turn. A message that is posted after the thread
  * has polled a receiver without an event is alone: its peer is likely to wait for it. One that is

@@ -112,7 +112,7 @@ struct stream {
     bool idle;
     unsigned empty; /* readings in a row that found nothing */
     bool
-        eof; /* the peer has closed; of a sender, which waits for late acknowledgements alone: likewise */
+        eof; /* the peer has closed; of a sender too, once it waits for late acknowledgements alone */
     /* receiver */
     bool stalled;
     bool early_acks; /* what arrives is acknowledged at once, see pvn_tcp_sockopt_early_acks */
@@ -141,7 +141,7 @@ struct stream {
 /* How a large chunk is sent. */
 enum tcp_method { TCP_COPIED, TCP_SPLICED, TCP_PROBE };
 
-/* Which of them pays: see tcp_trial.c for the steps. */
+/* The trial that shows which method pays: see tcp_trial.c for the steps. */
 struct tcp_trial {
     enum { TRIAL_PATH, TRIAL_ANSWER, TRIAL_MEASURE, TRIAL_DECIDED } step;
     bool chosen;              /* PATH: the chunk is in the queue */
@@ -230,9 +230,9 @@ void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s);
 ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count);
 /* Collects acknowledgements: 0 or an error of the stream, which is then recorded. */
 int tcp_zerocopy_settle(struct tcp_lane *t);
-/* Chunks whose acknowledgements have been taken are done with. */
+/* Marks chunks whose acknowledgements have been taken: they are done with. */
 void tcp_zerocopy_mark(struct tcp_lane *t);
-/* Takes what has come against the data: acknowledgements and, of the first stream, entries. Reads while
+/* Sender: takes acknowledgements and, of the first stream, clear-to-send entries. Reads the stream while
  * there are chunks to be acknowledged, or in any case. 0 or an error, likewise. */
 int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case);
 
@@ -242,7 +242,7 @@ enum tcp_method tcp_trial_choose(struct tcp_lane *t);
 /* Writes the beginning of these pieces, which it may shorten, with MSG_ZEROCOPY: bytes written,
  * -EAGAIN, -EINTR or an error of the stream. The chunk's memory is in use until it is acknowledged. */
 ssize_t tcp_trial_probe(struct tcp_lane *t, const struct stream *s, const struct msghdr *mh);
-/* Before and after a write of a chunk that is `timed`: what `from` gave, 0: nothing is measured. */
+/* Called before and after a write of a chunk that is `timed`; `to` gets what `from` gave. 0: nothing is measured. */
 uint64_t tcp_trial_from(const struct tcp_lane *t);
 void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t written);
 /* The decision, for a person; a constant. */
@@ -252,8 +252,8 @@ const char *tcp_trial_text(const struct tcp_lane *t);
 int tcp_cts_new(struct tcp_lane *t); /* 0 or -ENOMEM */
 void tcp_cts_free(struct tcp_lane *t);
 int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
-/* Receiver: whether there is something that is not to be held back any more; sends it. 0, -EAGAIN: the
- * kernel has no room for all of it; else an error of the stream by which acknowledgements were lost. */
+/* Receiver. is_due: entries are not to be held back any more. send: sends them; 0, -EAGAIN: the
+ * kernel has no room for all of them; else an error of the stream by which acknowledgements were lost. */
 bool tcp_cts_is_due(const struct tcp_lane *t);
 int tcp_cts_send(struct tcp_lane *t);
 /* Receiver: adds acknowledgements of so many chunks on the first stream, 1 to 255, to what is sent next.
@@ -263,7 +263,7 @@ int tcp_cts_acknowledge(struct tcp_lane *t, uint8_t chunks);
 int tcp_cts_lost(const struct tcp_lane *t);
 /* Receiver: something has come to this slot. */
 void tcp_cts_used(struct tcp_lane *t, uint64_t slot);
-/* Sender: whether a byte on the first stream belongs to an entry; takes it, 0 or an error. */
+/* Sender. is_next: a byte on the first stream belongs to an entry. take: takes it, 0 or an error. */
 bool tcp_cts_is_next(const struct tcp_lane *t, uint8_t byte);
 int tcp_cts_take(struct tcp_lane *t, uint8_t byte);
 /* Sender: takes the next entry that has come; NULL: there is none. It stays as next_slot promises. */

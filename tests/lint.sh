@@ -78,6 +78,9 @@ openings() {
     local late='(What|Whether|The same|Of|By|Not|With|Those|Where|Likewise)\b'
     files '^(plugin|net-tcp|net-pvrdma|topo|tests)/.*\.(c|h|cc|hh)$' |
         xargs grep -nE "^[[:space:]]*(/\*|//) $late"
+    # A block comment begins in its second line.
+    files '^(plugin|net-tcp|net-pvrdma|topo|tests)/.*\.(c|h|cc|hh)$' |
+        xargs grep -nEHA1 '^[[:space:]]*/\*$' | grep -E -- "^.*-[0-9]+-[[:space:]]*\* $late"
     { files '\.(sh|py|awk|mk|am|yml|service)$' && scripts; } | grep -v '^\.ci/' | sort -u |
         xargs grep -nE "^[[:space:]]*(#|\"\"\") ?$late"
 }

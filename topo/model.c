@@ -103,7 +103,7 @@ void pvn_topo_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev,
 
 int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn)
 {
-    /* Invented functions are appended behind the sorted ones, so no bisection. */
+    /* No bisection: functions that a merge or hints add (capture/edit.c) stand behind the sorted ones. */
     for (int i = 0; i < topo->npci; i++) {
         const struct pvn_topo_pci *p = &topo->pci[i];
 

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the adapters of the interface's versions share. A function is named after the oldest version
+ * Functions that the adapters of several versions of the interface share. A function is named after the oldest version
  * whose shape it fits, so a new version of the interface costs a table and the functions that
  * changed.
  *

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether this process is a forked child of the one that initialised the plugin.
+ * Distinguishes a forked child from the process that initialised the plugin.
  *
  * The mark is a page that the kernel empties in a child (MADV_WIPEONFORK, Linux 4.14), so no
  * handler has to be registered in the host process and the check is two loads. Older kernels: the

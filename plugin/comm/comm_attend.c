@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the calls of a comm do now and then beside their own work: they watch the comm, or take the
+ * The work that calls of a comm do now and then beside their own: they watch the comm, or take the
  * steps of its failover, and do the same for the idle comms of their thread.
  *
- * Why the idle ones: the peer may wait for an end whose requests are all done, and which nobody calls.
+ * Idle comms need it since the peer may wait for an end whose requests are all done, and which nobody calls.
  * The last acknowledgement may be what was lost, or what its device never ends.
  */
 #include "config.h"

@@ -105,7 +105,7 @@ static struct worker workers[WORKERS] = {[ANSWERS] = {.name = "pvn-answer", .run
                                          [TRIES] = {.name = "pvn-failback", .run = run_trying}};
 static void *library; /* keeps the code of the thread mapped */
 
-/* ---- the thread ---- */
+/* ---- the two threads ---- */
 
 static void drop_conn(struct comm_failback *f, const char *why)
 {

@@ -20,8 +20,8 @@
 /* For how long a close waits for what is kept: on a path that works, and in a failover. */
 #define CLOSE_NS          PVN_NS_PER_S
 #define CLOSE_FAILOVER_NS (3 * PVN_NS_PER_S)
-/* An abort closes many comms, and all wait for the same peer: a close that follows one so closely that gave up
- * waits for less, which is enough for the acknowledgement of a machine that is there. */
+/* An abort closes many comms, all of which would wait for the same peer. So a close within CLOSES_NS of one that gave
+ * up waits for CLOSE_AGAIN_NS: enough for the acknowledgement of a machine that is there. */
 #define CLOSES_NS      (10 * PVN_NS_PER_S)
 #define CLOSE_AGAIN_NS (PVN_NS_PER_S / 20)
 
@@ -31,20 +31,21 @@ static bool has_changed;       /* it is initialized */
 static struct comm_help *all;
 /* Comms that have help, in the list or not yet; the thread runs while there are some. */
 static int users;
-static uintptr_t number; /* of the thread that runs; it ends by itself when it is another's */
+static uintptr_t number; /* of the newest thread; an older one that finds it changed ends */
 static pthread_t thread;
 static _Atomic uint64_t gave_up_ns; /* when a close last gave up */
 
 /* ---- the thread ---- */
 
-/* Its requests are done, and messages of them may not have arrived. */
+/* True in a failover, or if messages may not have arrived though all requests are done. */
 static bool needs_help(const struct pvn_comm *c)
 {
     return !c->end.failed && (c->link.failover || (pvn_engine_kept(c->engine) > 0 &&
                                                    pvn_engine_pending(c->engine) == 0));
 }
 
-/* The steps of one look: a lane that has a message may wait for company in the first ones. Time limits do not run: nobody calls. */
+/* Takes the steps of one look. There are several, since a lane with a message may wait for company in the first ones. Time
+ * limits do not run: nobody calls. */
 static void move_on(struct pvn_comm *c, uint64_t now)
 {
     enum { STEPS = 4 };
@@ -67,6 +68,7 @@ static uint64_t next_pause(const struct comm_help *h, bool hurries)
     return next < most ? next : most;
 }
 
+/* Takes the comm and its steps if nobody has called it since the last look. */
 static void look(struct comm_help *h, uint64_t now)
 {
     enum comm_user user = COMM_CALLED;
@@ -91,8 +93,8 @@ static void look(struct comm_help *h, uint64_t now)
     h->hurries = hurries;
 }
 
-/* arg: its number. Steps are taken under the lock: none of them blocks. */
-static void *run(void *arg)
+/* The thread. arg: its number. Steps are taken under the lock: none of them blocks. */
+static void *help_all(void *arg)
 {
     pthread_mutex_lock(&lock);
     while (users > 0 && number == (uintptr_t)arg) {
@@ -121,7 +123,7 @@ static bool start(void)
     if (!has_changed)
         init_changed();
     number++;
-    return pvn_thread_start(&thread, run, (void *)number, "pvn-help") == 0;
+    return pvn_thread_start(&thread, help_all, (void *)number, "pvn-help") == 0;
 }
 
 void comm_help_after_fork(void)
@@ -166,7 +168,7 @@ void comm_help_join(struct pvn_comm *c)
 
 /* ---- close ---- */
 
-/* The peer's machine has all bytes, or the comm has ended: there is nothing to wait for. */
+/* True if the peer's machine has all bytes, or the comm has ended: there is nothing to wait for. */
 static bool has_arrived(const struct pvn_comm *c)
 {
     if (c->end.failed || pvn_engine_kept(c->engine) == 0)
@@ -179,7 +181,7 @@ static bool has_arrived(const struct pvn_comm *c)
     return true;
 }
 
-/* For how long a close waits that has begun then. */
+/* The longest wait of a close that has begun then. */
 static uint64_t limit_ns(const struct pvn_comm *c, uint64_t began)
 {
     uint64_t gave_up = atomic_load(&gave_up_ns);

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who moves a comm on while its caller sleeps.
+ * A thread, pvn-help, that moves a comm on while its caller sleeps.
  *
  * A sender over TCP that outlives its lanes is done with a small message when the kernel has it, and keeps a copy until
  * the peer has it (engine_keep.c). Should the connection be lost meanwhile, the copy has to be sent again, and
- * the caller may not call any more, for all its requests are done. So a thread of the plugin's, pvn-help,
- * takes the steps of such a comm when nobody has called it for a while. It runs while there is one.
+ * the caller may not call any more, for all its requests are done. So that thread takes the steps of such a
+ * comm when nobody has called it for a while. It runs while there is one.
  *
  * The caller and that thread use the comm in turn, which the data calls of such a comm pay with two atomic operations. A
  * call that finds the thread at work says that it has to be repeated. The thread makes no call of an adapter: only

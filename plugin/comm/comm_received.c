@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many messages a comm has received, for the HELLO to a peer that connects again. Any thread
- * may ask, with a listener's lock held or not, and also after the comm was closed.
+ * The number of messages that a comm has received, for the HELLO to a peer that connects again. Any thread
+ * may query it, with a listener's lock held or not, and also after the comm was closed.
  */
 #include "config.h"
 #include "comm/comm_priv.h"

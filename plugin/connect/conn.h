@@ -199,8 +199,8 @@ void pvn_conn_ask(struct pvn_conn *c);
 void pvn_conn_answer(struct pvn_conn *c, uint32_t open);
 
 /*
- * Whether the peer's machine still answers on the control connection: 0, or -ETIMEDOUT when it has answered nothing for
- * TCP_USER_TIMEOUT, once. For waits that do not call step, listen or expect, which look by themselves.
+ * Looks if the peer's machine still answers on the control connection: 0, or -ETIMEDOUT, once, when it has answered
+ * nothing for TCP_USER_TIMEOUT. For waits that do not call step, listen or expect, which look by themselves.
  */
 int pvn_conn_path(struct pvn_conn *c, struct pvn_err *err);
 /* True if it has answered since it was queried (ask). */

@@ -18,7 +18,8 @@
 
 /* ---- OFFER ---- */
 
-/* Beside a connection that works, the loss is known already, and every attempt meets it again. */
+/* Warns of a lane that does not work. An attempt beside a connection that works says so in the trace only: its loss is
+ * known already, and every attempt meets it again. */
 static void warn(const struct pvn_conn *c, const struct pvn_err *err)
 {
     char text[PVN_ERR_TEXT_LEN];
@@ -183,7 +184,7 @@ static int fall_back(struct pvn_conn *c, const char *kind)
     return 0;
 }
 
-/* Lane `own` becomes pair k for each; lanes that are in no pair are closed. own[k] are distinct. */
+/* Lane own[k] becomes pair k, and lanes that are in no pair are closed. All own[k] are distinct. */
 static int arrange(struct pvn_conn *c, const int *own, int pairs)
 {
     struct pvn_lane *old[PVN_MAX_LANES];
@@ -292,7 +293,7 @@ static bool are_alike(const struct pvn_conn *c, enum alike rule, int j,
     return rule == ALIKE_AT_ALL || (!c->lane[j]->ops->is_fallback && o->index == c->lane_number[j]);
 }
 
-/* Which lane of this end goes with each of the peer's, -1: none. Lanes of a kind: first those on
+/* mate[i] becomes the lane of this end that goes with the peer's i-th, -1: none. Lanes of a kind: first those on
  * the same rail, as far as both ends know theirs, then those of ports at the same place, so that ports
  * without a lane change no pair of others, then the rest by order. */
 static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs, int *mate)
@@ -420,7 +421,7 @@ static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
     return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;
 }
 
-/* The time of one that goes second begins with the peer's READY (conn_step_verify). That comes late
+/* The limit of a lane that goes second begins with the peer's READY (conn_step_verify). That comes late
  * where a lane of the peer's has taken all of its time. */
 static bool waits_for_ready(const struct pvn_conn *c, const struct pvn_lane *l, uint64_t waited)
 {
@@ -543,13 +544,13 @@ int conn_step_verify(struct pvn_conn *c)
 
     if (rc)
         return rc;
-    if (first && c->ready_seen && !c->cfg.sender) /* now those that go second begin */
+    if (first && c->ready_seen && !c->cfg.sender) /* lanes that go second begin now */
         c->entered_ns = pvn_now_ns();
     empty_inbox(c);
     for (k = 0; k < c->nlanes; k++) {
         if ((c->verified | c->dropped) >> k & 1 || goes_second(c, c->lane[k]))
             continue;
-        /* The peer has left it out and waits for us: its own log says why. */
+        /* The peer has left the lane out and waits for us: its own log says why. */
         if (c->ready_seen && !(c->ready_mask >> k & 1)) {
             struct pvn_err err = PVN_ERR_INIT;
 
@@ -575,29 +576,29 @@ int conn_step_verify(struct pvn_conn *c)
 /* ---- READY ---- */
 
 /* Lanes that need no clear-to-send do not mix with those that do, nor a fallback with either. */
-static int rank(const struct pvn_lane *l)
+static int class_of(const struct pvn_lane *l)
 {
     return l->ops->is_fallback ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
 }
 
-/* Keeps the best kind of lane that has come up at both ends. They decide alike, for they have the
- * same lanes. */
+/* Keeps the best class of lanes that have come up at both ends. Both ends decide alike, since they have
+ * the same lanes. */
 static void release_fallbacks(struct pvn_conn *c)
 {
     int best = 0, k;
 
     for (k = 0; k < c->nlanes; k++)
-        if (c->lane[k] && rank(c->lane[k]) > best)
-            best = rank(c->lane[k]);
+        if (c->lane[k] && class_of(c->lane[k]) > best)
+            best = class_of(c->lane[k]);
     for (k = 0; k < c->nlanes; k++)
-        if (c->lane[k] && rank(c->lane[k]) < best) {
+        if (c->lane[k] && class_of(c->lane[k]) < best) {
             c->lane[k]->ops->close(c->lane[k]);
             c->lane[k] = NULL;
         }
 }
 
 /* Both ends keep the same lanes in the same order. */
-static int settle(struct pvn_conn *c)
+static int keep_common_lanes(struct pvn_conn *c)
 {
     int k, kept = 0, rc;
 
@@ -665,7 +666,7 @@ int conn_step_ready(struct pvn_conn *c)
         return rc;
     if (!c->ready_seen || c->ctrl.tx_len)
         return -EAGAIN;
-    rc = settle(c);
+    rc = keep_common_lanes(c);
     if (rc)
         return rc;
     come_up(c);

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What connects a comm with its peer, from the set-up of its first connection through failovers and returns to its
+ * The link that connects a comm with its peer, from the set-up of its first connection through failovers and returns to its
  * end: the connection in use, where the peer is reached again, and one state machine, whose table (link.c) says what may
  * follow what. A connection (conn.h) has states of its own while it is set up; a link outlives its connections.
  *
- * Threads: whoever has the comm: the thread of its data calls, or pvn-help in its place (ARCHITECTURE). Others read sender, id and keeper, which do not change while they
- * may, and what paths.h says.
+ * Threads: the one that has the comm, that of its data calls or pvn-help in its place (ARCHITECTURE). Others read sender,
+ * id and keeper, which do not change while they may, and what paths.h says.
  */
 #ifndef PVN_CONNECT_LINK_H
 #define PVN_CONNECT_LINK_H

@@ -27,19 +27,20 @@
 
 struct pvn_link_keep {
     struct pvn_link_keep *next;
-    const struct pvn_link *link; /* what does not change of it */
-    /* The control connection in use; -1: it is not to be replaced. The comm's thread says here that it stops using it
-     * before it closes it. */
+    const struct pvn_link
+        *link; /* read by the thread: sender, keeper, and of paths what paths.h says */
+    /* The control connection in use; -1: it is not to be replaced. The comm's thread changes this before it closes
+     * the socket. */
     int fd;
     struct pvn_path_watch path;
     uint64_t nonce;        /* of its connection */
-    uint64_t unanswered;   /* acceptor: of the one with which the peer may go on already; 0: none */
-    struct pvn_conn *conn; /* connector: the attempt; at both ends, the result */
+    uint64_t unanswered;   /* acceptor: nonce that the peer may name instead (expect); 0: none */
+    struct pvn_conn *conn; /* the new control connection; connector: from its first attempt on */
     uint64_t dead_ns;      /* when fd was found dead, 0: not */
     uint64_t began_ns, next_ns;
     unsigned attempt;
     atomic_bool ready; /* conn is for the comm to take */
-    atomic_bool lives; /* the peer, or its machine at least */
+    atomic_bool lives; /* the peer has shown that it is there, or its machine has */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,7 +54,7 @@ static bool reports(int fd, short events)
     return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* The peer's machine has taken the HELLO. */
+/* True if the peer's machine has taken the HELLO. */
 static bool is_acknowledged(const struct pvn_conn *conn)
 {
     int unsent = 1;
@@ -70,7 +71,7 @@ static void drop(struct pvn_link_keep *k, uint64_t now)
     atomic_store(&k->lives, false);
 }
 
-/* Connector. */
+/* Connector: begins an attempt when it is time for one. */
 static void dial(struct pvn_link_keep *k, uint64_t now)
 {
     struct pvn_conn_cfg cfg;
@@ -102,7 +103,7 @@ static void step_dialled(struct pvn_link_keep *k, uint64_t now)
     }
 }
 
-/* It has ended in order, and nothing waits to be read before that end. */
+/* True if the connection has ended in order, and nothing waits to be read before that end. */
 static bool hung_up(int fd)
 {
     uint8_t byte;
@@ -110,7 +111,7 @@ static bool hung_up(int fd)
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* The control connection in use has ended, or its path is dead. */
+/* True if the control connection in use has ended, or its path is dead. */
 static bool is_lost(struct pvn_link_keep *k, uint64_t now)
 {
     uint64_t limit = pvn_params_get()->tcp_user_timeout;
@@ -127,7 +128,7 @@ static void step_sender(struct pvn_link_keep *k, uint64_t now)
         step_dialled(k, now);
 }
 
-/* One that is there already goes: the peer has lost it. */
+/* Takes a newer control connection from the listener. One that is there already is closed: the peer has lost it. */
 static void step_receiver(struct pvn_link_keep *k)
 {
     struct pvn_conn *newer = k->fd < 0 ? NULL : pvn_listener_control(k->link->keeper, k->nonce);
@@ -224,7 +225,8 @@ void pvn_link_keep_expect(struct pvn_link *l, uint64_t nonce)
     pthread_mutex_unlock(&lock);
 }
 
-static struct pvn_conn *take(struct pvn_link *l)
+/* The new control connection, if it is ready and alive. */
+static struct pvn_conn *take_ready(struct pvn_link *l)
 {
     struct pvn_link_keep *k = l->keep;
     struct pvn_conn *conn = NULL;
@@ -245,7 +247,7 @@ static struct pvn_conn *take(struct pvn_link *l)
 
 bool pvn_link_keep_adopt(struct pvn_link *l)
 {
-    struct pvn_conn *next = take(l);
+    struct pvn_conn *next = take_ready(l);
 
     if (!next)
         return false;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the machine at the other end of a TCP connection still answers.
+ * Watches if the machine at the other end of a TCP connection still answers.
  *
  * TCP_USER_TIMEOUT does not say that: Linux counts it while the peer's window is closed, too, though the peer's
  * kernel answers each probe of the window. A process that is late, stopped or in a debugger would lose its

@@ -123,7 +123,7 @@ socklen_t pvn_wire_addr_to_sockaddr(const struct pvn_wire_addr *a, uint32_t scop
                                     struct sockaddr_storage *ss);
 
 /*
- * What listen() gives to NCCL. The cookie is the connector's own note between two calls of
+ * The handle that listen() gives to NCCL. The cookie is the connector's own note between two calls of
  * connect() with the same handle: zero when it leaves the listener, outside the checksum, and never
  * trusted as a pointer.
  */

@@ -191,7 +191,7 @@ struct pvn_place {
 };
 
 /*
- * Where an arriving chunk goes: called by lanes that place payloads themselves (TCP), provided by
+ * Finds the place of an arriving chunk: called by lanes that place payloads themselves (TCP), provided by
  * the engine. The frames of a clear-to-send comm name slot and buffer. 0: write f->len bytes at
  * to->dst, then report PVN_EV_ARRIVED. -EAGAIN, but with clear-to-send: nothing posted yet, leave the
  * bytes where they are and call again at the next poll. -EALREADY: known or stale, read and drop them.
@@ -201,9 +201,9 @@ typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const str
                             struct pvn_place *to);
 
 /*
- * Whether nothing can come any more of what is waited for: called by a lane that has been at its end
- * (pvn_lane.end) in two polls in a row, provided by the engine. Not while another lane may bring
- * something; and what lies in a lane until there is a receive for it is left there while no receive is open.
+ * True if no message that the receiver waits for can come any more: called by a lane that has been at its end
+ * (pvn_lane.end) in two polls in a row, provided by the engine. False while another lane may bring
+ * something. While no receive is open, bytes that lie in a lane until there is one are left there.
  */
 typedef bool (*pvn_over_fn)(void *engine);
 enum pvn_lane_end {

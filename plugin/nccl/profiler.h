@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a net plugin hands to NCCL's profilers through ncclProfilerCallback_t (types.h): `extData`
+ * Events that a net plugin hands to NCCL's profilers through ncclProfilerCallback_t (types.h): `extData`
  * of a start, whose layout `pluginId` names. These are the two layouts that NCCL's own transports
  * use (2.26 to 2.30), so a profiler that knows those knows ours.
  */

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all versions of NCCL's network plugin interface share: result codes, log levels, pointer
+ * Types that all versions of NCCL's network plugin interface share: result codes, log levels, pointer
  * kinds, limits and the callbacks NCCL hands to a plugin.
  *
  * Our own declarations of a binary interface. Names are NCCL's, so that its documentation and

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the ranks of pvn-perf find each other and agree: a star of stream sockets around rank 0,
+ * The rendezvous of pvn-perf's ranks, and how they agree: a star of stream sockets around rank 0,
  * either socket pairs made before fork or TCP connections between machines (boot_tcp.c). It carries
  * handles, results and barriers, never the measured data.
  *

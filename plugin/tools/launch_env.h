@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the program that started this process says about it: rank, number of ranks, where rank 0 is.
+ * Rank, number of ranks and the place of rank 0, as the program that started this process says them.
  * Read from the environment of torchrun (or anything else that sets RANK, WORLD_SIZE, MASTER_ADDR
  * and MASTER_PORT), Open MPI's mpirun (OMPI_COMM_WORLD_*), Hydra and other PMI launchers (PMI_RANK,
  * PMI_SIZE) and srun (SLURM_PROCID, SLURM_STEP_*), in this order.

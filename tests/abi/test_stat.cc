@@ -151,7 +151,8 @@ class Stat : public testing::Test
             EXPECT_NE(std::string::npos, first.find(": it is stopped, by a signal")) << first;
         }
     }
-    int left()
+    // Files that processes have left behind.
+    int files_left()
     {
         std::string ls = "ls " + dir + "/d >" + dir + "/names", line;
         EXPECT_EQ(0, system(ls.c_str()));
@@ -203,10 +204,10 @@ TEST_F(Stat, AKilledRankAndTheOneThatOutlivesIt)
     EXPECT_EQ(0, r.status);
     EXPECT_NE(std::string::npos, r.out.find("nccl_pvrdma_process_up{")) << r.out;
     EXPECT_EQ(std::string::npos, r.out.find("nccl_pvrdma_bytes_total{")) << "their series end";
-    EXPECT_EQ(2, left());
+    EXPECT_EQ(2, files_left());
     r = tool("--clean stat");
     EXPECT_EQ("2 files of dead processes removed\n", r.out);
-    EXPECT_EQ(0, left());
+    EXPECT_EQ(0, files_left());
     EXPECT_EQ(3, tool("stat " + std::to_string(victim)).status);
     EXPECT_EQ(0, tool("stat").status);
 }
@@ -469,7 +470,7 @@ TEST_F(Stat, NothingIsLeftWhenAllWentWell)
         ASSERT_TRUE(p.up());
         Flow f = plain(p, {5, 100000});
         EXPECT_TRUE(f.run());
-        EXPECT_EQ(1, left());
+        EXPECT_EQ(1, files_left());
         EXPECT_NE(std::string::npos,
                   Log::get().text().find("statistics for pvn-topo stat: " + dir));
         p.close();
@@ -482,7 +483,7 @@ TEST_F(Stat, NothingIsLeftWhenAllWentWell)
         }
         EXPECT_EQ(0, status);
     }
-    EXPECT_EQ(0, left());
+    EXPECT_EQ(0, files_left());
 }
 
 TEST_F(Stat, OptionsThatDoNotFitAreRefused)

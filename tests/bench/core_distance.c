@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far apart the first two processors of this process are now: the time that a cache line takes
+ * The distance of the first two processors of this process: the time that a cache line takes
  * from one to the other, half a round trip. A hypervisor that moves virtual processors changes it
  * from some 15 to 150 ns, and with it every figure of two processes that talk to each other, so
  * tests/bench/tcp.sh looks before and after each measurement.

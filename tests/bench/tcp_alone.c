@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a round trip costs two processes that call nothing but send and recv, and sched_yield in
+ * The time of a round trip between two processes that call nothing but send and recv, and sched_yield in
  * between as NCCL does: a TCP connection for each direction, as in a ring. tests/bench/tcp.sh
  * --bare prints it beside the plugins' latencies.
  *

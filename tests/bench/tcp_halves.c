@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What zero-copy costs and saves at each end of a TCP connection over loopback: processor seconds per
+ * The cost of zero-copy, and what it saves, at each end of a TCP connection over loopback: processor seconds per
  * GiB of the sending and of the receiving thread, copied (send) and spliced (vmsplice, splice), from
  * pages of 4 KiB and from huge pages.
  *

@@ -62,7 +62,7 @@ mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $c
 mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'
 # The control connection is kept.
 mutate control-connection-is-not-adopted $peer:FailoverControl.ThatEndsInOrderForTheAcceptor $connect/link_keep.c \
-    's/next = take\(l\)/next = NULL/'
+    's/next = take_ready\(l\)/next = NULL/'
 mutate control-connection-is-used-unconfirmed $peer:FailoverControl.IsNotUsedBeforeItIsConfirmed $connect/listener_resumed.c \
     's/ && pvn_conn_is_confirmed\(c\)//'
 mutate control-connection-of-other-lanes $peer:FailoverControl.OfAnEarlierConnection $connect/listener_resumed.c \

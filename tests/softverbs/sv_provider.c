@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What provider libraries and librdmacm import from libibverbs. Programs such as perftest are
+ * Symbols that provider libraries and librdmacm import from libibverbs. Programs such as perftest are
  * linked to them with every symbol resolved at start, so the names must exist; softverbs has no
  * providers, so none of them is ever called but the registration, which is ignored.
  */

@@ -49,7 +49,7 @@ inline void finish(pvn_req *s, pvn_req *r, size_t *ssize, size_t *rsizes)
     ASSERT_TRUE(sd && rd);
 }
 
-// Waits until the other end of a connection has ended it, in whatever way.
+// Waits until the other end of a connection has ended it, by a FIN or a reset.
 inline bool sees_the_end(int fd)
 {
     pollfd p = {fd, POLLRDHUP, 0};

@@ -178,7 +178,7 @@ TEST_P(Chaos, WithoutFaultsItForwardsAndCounts)
     EXPECT_EQ(0u, c.stalls + c.half_closes + c.resets + c.flips + c.holds + c.swallowed);
 }
 
-TEST_P(Chaos, ByteByByte)
+TEST_P(Chaos, EachByteIsAWriteOfItsOwn)
 {
     start([](int, ChaosFault f[2]) { f[kToServer].max_write = 1; });
     connect_pair();
@@ -324,7 +324,7 @@ TEST_P(Chaos, HoldReversesTheOrderOfStreams)
     EXPECT_EQ("first", get(sa, 5).bytes);
 }
 
-TEST_P(Chaos, FaultsOnCommand)
+TEST_P(Chaos, FaultsComeOnCommand)
 {
     start();
     connect_pair();

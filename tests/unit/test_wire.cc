@@ -510,7 +510,7 @@ Bytes written(const pvn_handle &h)
     return b;
 }
 
-// What is taken of v is written and taken again: both times it is the same. False: v is refused.
+// Decodes v, encodes what that gave, and decodes it again: both times it is the same. False: v is refused.
 template <typename T>
 bool reads_back(const Bytes &v, int (*decode)(const uint8_t *, size_t, T *, pvn_err *))
 {

@@ -348,7 +348,7 @@ ncclResult_t pvn_netdrv_devices(struct pvn_netdrv *d, int *ndev)
 }
 
 /*
- * What NCCL assumes for a version that cannot say (ncclNet_getProperties in net_v6.cc, net_v8.cc).
+ * The properties that NCCL assumes for a version that cannot say (ncclNet_getProperties in net_v6.cc, net_v8.cc).
  */
 static void default_properties(int dev, ncclNetProperties_v12_t *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two ends of `pvn-perf serve` and `pvn-perf p2p HOST` say to each other before a run: the
+ * The messages between `pvn-perf serve` and `pvn-perf p2p HOST` before a run: the
  * client sends its options as a request, the server answers that it runs them, or why not. Each is a header of
  * three numbers in network order and JSON of at most PVN_SERVE_TEXT_MAX bytes, and nothing in it is
  * believed before it was checked. Afterwards the connection is that of two ranks (tools/boot.h), the

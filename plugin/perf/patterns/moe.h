@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mixture of experts sends: each token goes to the ranks of the experts that a router picks for it (dispatch), and
+ * The messages of a mixture of experts: each token goes to the ranks of the experts that a router picks for it (dispatch), and
  * what they make of it comes back (combine). And, without a model, uneven sizes alone. All is whole numbers, so
  * that every rank computes the same.
  */
@@ -24,7 +24,7 @@ enum {
 };
 
 /*
- * How many of rank src's tokens go to each expert of a layer. Every layer has an expert weight of 64 to 256 for each
+ * Counts rank src's tokens that go to each expert of a layer. Every layer has an expert weight of 64 to 256 for each
  * expert, every token picks PVN_MOE_TOP different experts by these weights.
  */
 void pvn_moe_route(int layer, int src, int tokens, uint64_t count[PVN_MOE_EXPERTS]);

@@ -40,13 +40,13 @@ static size_t length_of(const struct pvn_p2p *p, uint64_t message)
     }
 }
 
-/* from: the side that sends it. */
+/* The number from which a message's bytes are made. from: the side that sends it. */
 static uint64_t id_of(const struct pvn_p2p *p, int from, int channel, uint64_t message)
 {
     return p->round << 44 | (uint64_t)(2 * channel + from) << 32 | message;
 }
 
-/* The bytes of message `id` into a buffer. 0 or -1. */
+/* Writes the bytes of message `id` into a buffer. 0 or -1. */
 static int fill(struct pvn_p2p *p, void *buf, size_t len, uint64_t id)
 {
     pvn_bytes_fill(p->bounce ? p->bounce : buf, len, id);
@@ -339,7 +339,7 @@ int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units)
     return pvn_p2p_drain(p, flows, is_send);
 }
 
-/* How far both directions of channel 0 shall get: requests posted and complete. */
+/* The number of requests of channel 0 that shall be posted and complete in each direction. */
 struct goal {
     uint64_t out_posted, out_done, in_posted, in_done;
 };
@@ -350,9 +350,9 @@ static int reached(const struct pvn_flow *out, const struct pvn_flow *in, const 
            in->posted >= goal->in_posted && in->done >= goal->in_done;
 }
 
-/* Every pass tests both directions: some plugins move a message only when its own request is
- * tested; but an answer does not wait for that, nor does one of perftest's tools. Receives are
- * posted ahead of the goal, one in a pass and behind the send. */
+/* Gets both directions to the goal. Every pass tests both, since some plugins move a message only when its own
+ * request is tested; but the send of an answer is not waited for, as perftest's tools do not wait, either.
+ * Receives are posted ahead of the goal, one in a pass and behind the send. */
 static int reach(struct pvn_p2p *p, struct goal goal)
 {
     struct pvn_flow *out = &p->out[0], *in = &p->in[0];

@@ -18,9 +18,9 @@ extern "C" {
 #endif
 
 /*
- * The input of a rank and its output have `count` elements in an all-reduce, in a broadcast (from
- * rank 0) and where each rank sends to the next one. In an all-gather the input, in a reduce-scatter the output has count elements, the other
- * one count for each rank.
+ * A rank's input and output have `count` elements each in an all-reduce, in a broadcast (from rank 0) and where
+ * each rank sends to the next one. An all-gather's input has count, and its output count for each rank; a
+ * reduce-scatter's input has count for each rank, and its output count.
  */
 struct pvn_ring_shape {
     enum pvn_collective what;
@@ -54,10 +54,10 @@ struct pvn_move {
 int pvn_ring_sides(const struct pvn_ring_shape *s);
 /* The share of channel c of `channels`. */
 void pvn_ring_share(const struct pvn_ring_shape *s, int c, int channels, struct pvn_ring_pos *p);
-/* To the beginning of the share. 0: it is empty. */
+/* Goes to the beginning of the share. 0: it is empty. */
 int pvn_ring_start(const struct pvn_ring_shape *s, struct pvn_ring_pos *p);
 struct pvn_move pvn_ring_move(const struct pvn_ring_shape *s, const struct pvn_ring_pos *p);
-/* To the next move. 0: that was the last one. */
+/* Goes to the next move. 0: that was the last one. */
 int pvn_ring_next(const struct pvn_ring_shape *s, struct pvn_ring_pos *p);
 /* How many messages the share brings from the previous rank; moves the position. */
 uint64_t pvn_ring_receives(const struct pvn_ring_shape *s, struct pvn_ring_pos *p);

@@ -38,7 +38,7 @@ int pvn_gpu_go_near(struct pvn_gpu *g, const char *pci_path, int nth, struct pvn
 void pvn_gpu_close(struct pvn_gpu *g);
 
 /*
- * How near two directories of PCI functions in sysfs are to each other: the steps of the path from the root
+ * The nearness of two directories of PCI functions in sysfs: the steps of the path from the root
  * complex that they share, twice, and 1 more where they are on the same NUMA node. 0: nothing is known.
  */
 int pvn_gpu_nearness(const char *a, const char *b);

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the plugin in this process says about itself in its statistics file (stats/stat_layout.h):
- * the lanes of its comms and their doorbells. A plugin that writes no such file, another vendor's
- * or this one with NCCL_PVRDMA_STATS_DIR=none, says nothing.
+ * The lanes and doorbells of this process's comms, from the statistics file that the plugin writes
+ * (stats/stat_layout.h). A plugin that writes none, another vendor's or this one with
+ * NCCL_PVRDMA_STATS_DIR=none, shows nothing.
  */
 #ifndef PVN_PERF_OWN_STATS_H
 #define PVN_PERF_OWN_STATS_H

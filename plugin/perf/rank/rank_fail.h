@@ -19,8 +19,8 @@ int pvn_rank_fail_call(struct pvn_rank *r, const char *call, ncclResult_t rc);
 /* For a failed pvn_boot_ call. */
 int pvn_rank_fail_boot(struct pvn_rank *r);
 /*
- * What ranks may refuse each for itself (a plugin that does not load, a device that is not there,
- * limits, memory) stands between these two, which all ranks call: a failure is held back, then
+ * Steps that each rank may refuse for itself (a plugin that does not load, a device that is not there,
+ * limits, memory) stand between these two, which all ranks call: a failure is held back, then
  * rank 0 prints each reason once with the ranks it is of, and all ranks fail and close the plugin.
  * pvn_rank_agree: 0, or -1 in every rank if one failed. No data moves in between.
  */

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a matrix of paths between ranks says: whether one host or rank sends or receives slowly with
+ * Findings in a matrix of paths between ranks: one host or rank sends or receives slowly with
  * all others (its side), or single paths are slow (what lies between), or all are alike. Everything
  * is compared with the median of the paths of the same kind, between hosts or within one. Pure
  * functions, any thread.

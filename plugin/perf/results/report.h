@@ -84,7 +84,7 @@ int pvn_report_close(struct pvn_report *rep, int status);
 int pvn_report_is_time(const struct pvn_row_result *r);
 
 /*
- * What is compared: a time in us, or bus bandwidth (with one rank: algorithm bandwidth) in MB/s.
+ * The figure that is compared: a time in us, or bus bandwidth (with one rank: algorithm bandwidth) in MB/s.
  */
 double pvn_report_value(const struct pvn_row_result *r);
 

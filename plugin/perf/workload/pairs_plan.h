@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * How NCCL spreads point-to-point operations over rounds, channels and messages: the facts of
+ * The plan by which NCCL spreads point-to-point operations over rounds, channels and messages: the facts of
  * src/init.cc (ncclP2pSchedule), src/graph/paths.cc (ncclTopoComputeP2pChannels), src/include/channel.h,
  * src/include/device.h (ncclP2pPartBounds) and src/enqueue.cc (addP2pToPlan, addWorkBatchToPlan) of
  * NCCL 2.28.9, for nodes with one network adapter each. Nothing is moved here.
