@@ -153,7 +153,7 @@ TEST(Guest, LeavesTheProcessAsItWas)
                 EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << "descriptor " << fd;
             }
         p.close();
-        for (int i = 0; i < 1000 && threads() != tasks; i++)
+        for (Deadline wait; wait.left() && threads() != tasks;)
             usleep(1000); // one that is joined stays in /proc for a moment
         EXPECT_EQ(tasks, threads());
         EXPECT_EQ(fds, descriptors()) << "nothing is open while nothing is connected";

@@ -263,7 +263,7 @@ TEST_F(Stat, AFewQuickMessagesAndSilence)
                     return true;
             return false;
         };
-        for (int i = 0; i < 1000 && !shown(); i++)
+        for (Deadline wait; wait.left() && !shown();)
             usleep(10000);
         for (auto &c : comms()) {
             if (c.text("kind") != kind)

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/deadline.h"
 #include "tools/boot_accept.h"
 #include "tools/boot_tcp.h"
 
@@ -42,7 +43,7 @@ int Dial(int port)
     sa.sin_family = AF_INET;
     sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     sa.sin_port = htons(static_cast<uint16_t>(port));
-    for (int i = 0; i < 200; i++) {
+    for (Deadline wait; wait.left();) {
         fd = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) == 0)
             return fd;

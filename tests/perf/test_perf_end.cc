@@ -14,6 +14,7 @@
 
 #include <iterator>
 
+#include "support/deadline.h"
 #include "tests/perf/perf_run.h"
 
 namespace
@@ -202,7 +203,7 @@ TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
     Start({"ring", "--ranks", "2", "--sizes", "4K", "--plugin", "t=" + kTestnet, "--json",
            dir / "f.json"});
     unsetenv("TESTNET_FAULT");
-    for (int i = 0; i < 6000 && Count(Slurp(dir / "err"), "fault stuck fired") < 2; i++)
+    for (Deadline wait; wait.left() && Count(Slurp(dir / "err"), "fault stuck fired") < 2;)
         usleep(10000);
     ASSERT_EQ(Count(Slurp(dir / "err"), "fault stuck fired"), 2) << Slurp(dir / "err");
     ASSERT_EQ(kill(-pid, SIGINT), 0);
@@ -322,7 +323,7 @@ TEST_F(End, AnInterruptedRankEndsTheOthers)
                      Torchrun(i, 2) + " sh -c 'echo $$ >" + (dir / "pid") + std::to_string(i) +
                          "; exec \"$@\"' -");
         });
-    for (int i = 0; i < 600 && FilesLeft() < 2; i++)
+    for (Deadline wait; wait.left() && FilesLeft() < 2;)
         usleep(50000);
     EXPECT_EQ(FilesLeft(), 2);
     usleep(300000);

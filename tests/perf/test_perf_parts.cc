@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "support/deadline.h"
 #include "perf/workload/model.h"
 #include "perf/driver/netdrv.h"
 #include "perf/options/opts.h"
@@ -656,7 +657,7 @@ TEST_P(DriverVersions, CarryAMessage)
     ASSERT_EQ(pvn_netdrv_open(Testnet().c_str(), GetParam(), &d, why, sizeof(why)), 0) << why;
     ASSERT_EQ(pvn_netdrv_init(d, &ctx, 1, nullptr, QuietLog, nullptr), ncclSuccess);
     ASSERT_EQ(pvn_netdrv_listen(d, ctx, 0, handle, &lcomm), ncclSuccess);
-    for (int i = 0; i < 5000 && (!scomm || !rcomm); i++) {
+    for (Deadline wait; wait.left() && (!scomm || !rcomm);) {
         if (!rcomm) {
             ASSERT_EQ(pvn_netdrv_accept(d, lcomm, &rcomm), ncclSuccess);
         }
@@ -671,7 +672,7 @@ TEST_P(DriverVersions, CarryAMessage)
     pvn_bytes_fill(out, sizeof(out), 9);
     ASSERT_EQ(pvn_netdrv_irecv(d, rcomm, 1, &data, &room, &tag, &rmh, nullptr, &rreq), ncclSuccess);
     ASSERT_EQ(pvn_netdrv_isend(d, scomm, out, sizeof(out), tag, smh, nullptr, &sreq), ncclSuccess);
-    for (int i = 0; i < 5000 && !done; i++) {
+    for (Deadline wait; wait.left() && !done;) {
         if (sreq) {
             ASSERT_EQ(pvn_netdrv_test(d, sreq, &done, nullptr), ncclSuccess);
             sreq = done ? nullptr : sreq;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <functional>
 
+#include "support/deadline.h"
 #include "perf/jobs/serve_proto.h"
 #include "tests/perf/perf_run.h"
 
@@ -241,7 +242,7 @@ class Serve : public testing::Test
     // Waits for a text in what the server printed.
     bool Says(const std::string &text)
     {
-        for (int i = 0; i < 1000; i++) {
+        for (Deadline wait; wait.left();) {
             if (Slurp(dir / "serve").find(text) != std::string::npos)
                 return true;
             usleep(10000);
@@ -395,14 +396,14 @@ TEST_F(Serve, BusyIsSaidAndEitherEndEndsTheOther)
     EXPECT_TRUE(Says("was interrupted"));
     // A client that is killed leaves a server that goes on.
     client = Spawn(slow, dir / "client");
-    for (int i = 0; i < 500 && Slurp(dir / "client").find("rank 1") == std::string::npos; i++)
+    for (Deadline wait; wait.left() && Slurp(dir / "client").find("rank 1") == std::string::npos;)
         usleep(10000);
     kill(client, SIGKILL);
     waitpid(client, &st, 0);
     EXPECT_TRUE(Says("failed, see above"));
     // And the server's end ends the client.
     client = Spawn(slow, dir / "client");
-    for (int i = 0; i < 500 && Slurp(dir / "client").find("rank 1") == std::string::npos; i++)
+    for (Deadline wait; wait.left() && Slurp(dir / "client").find("rank 1") == std::string::npos;)
         usleep(10000);
     EXPECT_EQ(130, Stop(SIGINT));
     EXPECT_EQ(client, waitpid(client, &st, 0));
