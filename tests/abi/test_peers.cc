@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, Processes, testing::Range(4, 13),
 
 enum { MESSAGES = 200 };
 
-TEST_P(Processes, DataBetweenTwo)
+TEST_P(Processes, DataGoBetweenTwo)
 {
     Net n(GetParam());
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};

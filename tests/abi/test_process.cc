@@ -528,7 +528,7 @@ TEST(Devices, WithoutPciStayApart)
 }
 
 // Two interfaces joined: a lane on each, and both carry data.
-TEST(Devices, TwoInterfacesJoined)
+TEST(Devices, TwoJoinedInterfacesBothCarryData)
 {
     std::string why = pvn_test::in_netns([] {
         ASSERT_TRUE(pvn_test::sh(

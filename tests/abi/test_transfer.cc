@@ -30,7 +30,7 @@ class AbiOptional : public Abi
 };
 INSTANTIATE_TEST_SUITE_P(Versions, AbiOptional, testing::Range(9, 13), version_name);
 
-TEST_P(Abi, NameDevicesProperties)
+TEST_P(Abi, ItsNameDevicesAndPropertiesAreReported)
 {
     Net n(GetParam());
     ASSERT_EQ(ncclSuccess, n.rc);

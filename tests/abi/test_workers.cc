@@ -32,7 +32,7 @@ int workers()
 
 // Worker threads come with the first connection, serve all, and go with the last. A forked child has none, and what it
 // does with its copies harms nobody.
-TEST(Workers, ComeAndGo)
+TEST(Workers, ComeWithTheFirstConnectionAndGoWithTheLast)
 {
     ASSERT_EQ(0, workers());
     setenv("NCCL_PVRDMA_TCP_THREADS", "2", 1);

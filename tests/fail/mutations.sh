@@ -56,7 +56,7 @@ mutate clock-runs-while-the-peer-is-there $peer:FailoverControl.OfAConnectorThat
 mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorThatIsStopped $connect/link_keep.c \
     's/acknowledged \|\| k->conn->state/k->conn->state/'
 mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/pvn_link_sees_peer\(.*\) \|\| step/true || step/'
-mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $connect/handshake.c \
+mutate set-up-counts-while-the-peer-is-away $handshake:Absent.APauseBetweenTwoCallsIsWaitedFor $connect/handshake.c \
     's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
 # A dial that fails ends with the system's error.
 mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'

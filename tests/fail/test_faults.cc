@@ -80,7 +80,7 @@ TEST(Sending, DataSocketResetInSilence)
     EXPECT_TRUE(closed);
 }
 
-TEST(Sending, ControlConnectionLost)
+TEST(Sending, ALostControlConnectionEndsTheComm)
 {
     Sender s;
     s.ctrl.close();

@@ -154,7 +154,7 @@ TEST(Handle, DamagedOnesAreRefusedAtOnce)
 
 // ---- nobody there ----
 
-TEST(Absent, PeerThatNeverConnects)
+TEST(Absent, APeerThatNeverConnectsEndsAccept)
 {
     Env e({{"ACCEPT_TIMEOUT", "150ms"}});
     Net n(12);
@@ -166,7 +166,7 @@ TEST(Absent, PeerThatNeverConnects)
     EXPECT_TRUE(said("NCCL_PVRDMA_ACCEPT_TIMEOUT"));
 }
 
-TEST(Absent, ListenerThatIsGone)
+TEST(Absent, AListenerThatIsGoneEndsConnect)
 {
     Env e({{"CONNECT_TIMEOUT", "300ms"}});
     Net n(12);
@@ -183,7 +183,7 @@ TEST(Absent, ListenerThatIsGone)
     EXPECT_TRUE(said("127.0.0.1:")) << "the peer's address";
 }
 
-TEST(Absent, PeerThatNeverCallsAccept)
+TEST(Absent, APeerThatNeverCallsAcceptEndsConnect)
 {
     Env e({{"ACCEPT_TIMEOUT", "150ms"}});
     Net n(12);
@@ -224,7 +224,7 @@ void expect_to_come_up(Net &n, bool accepts, int calls)
     EXPECT_TRUE(!rc || pvn_netdrv_close_recv(n.d, rc) == ncclSuccess);
 }
 
-TEST(Absent, BetweenTwoCalls)
+TEST(Absent, APauseBetweenTwoCallsIsWaitedFor)
 {
     Env e({{"OFFER_TIMEOUT", "1s"},
            {"BIND_TIMEOUT", "1s"},
@@ -241,7 +241,7 @@ TEST(Absent, BetweenTwoCalls)
 }
 
 // But not without end.
-TEST(Absent, AfterItsFirstCalls)
+TEST(Absent, APeerThatCallsNoMoreEndsTheSetUp)
 {
     Env e({{"ACCEPT_TIMEOUT", "1500ms"}, {"OFFER_TIMEOUT", "60s"}});
     Net n(12);

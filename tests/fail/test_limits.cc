@@ -158,7 +158,7 @@ TEST(Descriptors, NoneForConnect)
     unsetenv("NCCL_PVRDMA_CONNECT_TIMEOUT");
 }
 
-TEST(Descriptors, NoneForListen)
+TEST(Descriptors, ListenWithoutDescriptorsFails)
 {
     Net n(12);
     Ends e(n);

@@ -315,7 +315,7 @@ TEST(Find, OneRankOfAHost)
 }
 
 // Two hosts alone do not show whose side it is.
-TEST(Find, BetweenTwoHosts)
+TEST(Find, TwoHostsAloneShowTheirPathsOnly)
 {
     Matrix x(Hosts(2, 4));
     for (int f = 0; f < 4; f++) {
@@ -424,7 +424,7 @@ TEST(Find, WhatIsNoGroup)
                                              "side"});
 }
 
-TEST(Find, PathsThatFailed)
+TEST(Find, FailedPathsShowTheSideOfTheirHost)
 {
     Matrix x(Hosts(5));
     for (int i = 0; i < 5; i++)

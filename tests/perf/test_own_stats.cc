@@ -113,7 +113,7 @@ TEST_F(OwnStats, FilesOfOthersDoNotCount)
     pvn_stat_end(s);
 }
 
-TEST_F(OwnStats, TransportsOfLanes)
+TEST_F(OwnStats, TransportsAreKnownFromTheLanesText)
 {
     EXPECT_EQ(pvn_via_of_lanes(""), 0u);
     EXPECT_EQ(pvn_via_of_lanes("tcp"), static_cast<uint32_t>(PVN_VIA_TCP));

@@ -70,7 +70,7 @@ TEST(PairsPlan, BothEndsAgree)
 }
 
 // ncclP2pChannelBaseForRound; addWorkBatchToPlan: 8 operations to a batch, PXN's streams counted.
-TEST(PairsPlan, ChannelsAndBatches)
+TEST(PairsPlan, ChannelsAndBatchesAreNccls)
 {
     Plan a(16, 0, 1, 4), b(16, 0, 4, 4);
     std::vector<int> base;

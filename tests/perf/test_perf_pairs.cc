@@ -34,7 +34,7 @@ TEST_P(PairsOf, EveryByteIsRight)
 INSTANTIATE_TEST_SUITE_P(Ranks, PairsOf, testing::Values(1, 2, 3, 4, 8));
 
 // PXN's streams in grouped receives; without those a comm for each stream.
-TEST(Pairs, ShapesAndVersions)
+TEST(Pairs, AllToAllVerifiesInEveryShapeAndVersion)
 {
     for (const char *more :
          {"--ranks 4 --group 2", "--ranks 8 --group 4 --channels 1",
@@ -167,7 +167,7 @@ TEST(Pairs, BusBandwidthIsThatOfNcclTests)
 }
 
 // Each layer goes out and comes back, and so do its gradients; all of it is in the step.
-TEST(Pairs, StepOfMixtral)
+TEST(Pairs, AStepOfMixtralSendsAllOfItsLayers)
 {
     Rows rows(Ring("--ranks 3 --preset mixtral-8x7b --layers 2 --tokens 50"));
     std::map<std::string, int> tests;
@@ -210,7 +210,7 @@ TEST(Pairs, BaselineFindsTheirFigures)
     EXPECT_EQ(r.out.find("not in the baseline"), std::string::npos) << r.out;
 }
 
-TEST(Pairs, ScaleAndComparison)
+TEST(Pairs, ScaleComparesPluginsInAllToAll)
 {
     Rows rows(
         "scale --ranks 3 --check --iters 2 --collective alltoall --sizes 9000 --repeat 2 --plugin a=" +

@@ -156,7 +156,7 @@ const BadArgs kBad[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Each, BadArguments, testing::ValuesIn(kBad));
 
-TEST(Options, DefaultsAndLists)
+TEST(Options, DefaultsAndListsOfSizesAreTaken)
 {
     pvn_perf_opts o;
     std::string err;
@@ -268,7 +268,7 @@ TEST(DdpBuckets, BucketsCloseAtTheirCapFromTheLastParameterOn)
 }
 
 // The first buckets of two models, worked out from their last layers.
-TEST(DdpBuckets, OfRealModels)
+TEST(DdpBuckets, BucketsOfRealModelsAreAsWorkedOut)
 {
     pvn_model m;
     pvn_bucket *b;
@@ -521,7 +521,7 @@ TEST_F(LauncherEnv, MpirunOnOneMachineMeetsOnLoopback)
     EXPECT_STREQ(le.master, "") << "nothing says where rank 0 is";
 }
 
-TEST_F(LauncherEnv, PmiAndSrun)
+TEST_F(LauncherEnv, PmiAndSrunAreUnderstood)
 {
     ASSERT_EQ(Read({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MASTER_ADDR", "a"}}), 0);
     EXPECT_STREQ(le.launcher, "PMI");
@@ -582,7 +582,7 @@ TEST_F(LauncherEnv, ABadValueIsNamed)
     EXPECT_NE(strstr(why, "MASTER_PORT=99999"), nullptr) << why;
 }
 
-TEST(FirstHost, OfNodeLists)
+TEST(FirstHost, TheFirstHostOfANodeListIsFound)
 {
     const std::map<std::string, std::string> want{
         {"a", "a"},

@@ -100,7 +100,7 @@ TEST(Run, AStepOfFsdp)
     json_decref(j);
 }
 
-TEST(Run, PointToPoint)
+TEST(Run, PointToPointVerifiesWithEveryOption)
 {
     for (const char *more : {"", "--depth 1", "--group 8 --depth 4", "--channels 3", "--abi 6",
                              "--abi 4", "--latency", "--bandwidth", "--spin"}) {
@@ -112,7 +112,7 @@ TEST(Run, PointToPoint)
     }
 }
 
-TEST(Run, ManyIdleComms)
+TEST(Run, ManyIdleCommsArePolled)
 {
     Outcome r = Perf("p2p --idle 0.2 --channels 300 --json - --plugin t=" + kTestnet);
     json_t *j = json_loads(r.out.c_str(), 0, nullptr);
@@ -669,7 +669,7 @@ std::string Srun(int rank, int n)
            " SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=" + std::to_string(getpid());
 }
 
-TEST(Launchers, TorchrunMpirunSrun)
+TEST(Launchers, RanksMeetUnderTorchrunMpirunAndSrun)
 {
     std::string (*const all[])(int, int) = {Torchrun, Mpirun, Srun};
 

@@ -175,7 +175,7 @@ TEST(RingSteps, BusBandwidthIsThatOfNcclTests)
     EXPECT_DOUBLE_EQ(pvn_ring_sent(PVN_SENDRECV, 4), 4);
 }
 
-TEST(Fsdp, StepOfLlama2)
+TEST(Fsdp, AStepOfLlama2MovesAllOfItsLayers)
 {
     const uint64_t layer = 4ull * 4096 * 4096 + 3ull * 4096 * 11008 + 2 * 4096;
     const uint64_t root = 2ull * 32000 * 4096 + 4096;

@@ -260,7 +260,7 @@ class GpuRefusal : public GpuFailover
     }
 };
 
-TEST_F(GpuRefusal, ByBothEnds)
+TEST_F(GpuRefusal, ARefusalByBothEndsIsNoEnd)
 {
     goes_on("rule full fail call=reg_dmabuf_mr errno=ENOMEM nth=1 every=1 count=0");
 }

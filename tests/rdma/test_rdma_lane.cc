@@ -363,7 +363,7 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
 
 // The shortest queues, queues that are polled all the time, other limits of short messages.
-TEST(RdmaMixture, WithEveryOption)
+TEST(RdmaMixture, EveryOptionCarriesTheMixture)
 {
     for (unsigned seed = 1; seed <= 5 * mix_seeds() && !HasFailure(); seed++) {
         SCOPED_TRACE("seed " + std::to_string(seed));

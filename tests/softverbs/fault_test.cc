@@ -429,7 +429,7 @@ TEST_F(Fault, DeadDeviceLeavesWhatItCompletedBefore)
     }
 }
 
-TEST_F(Fault, QpFatalCommand)
+TEST_F(Fault, ACommandEndsAQueuePair)
 {
     start();
     ASSERT_EQ(a->recv(0, 8, 4), 0);

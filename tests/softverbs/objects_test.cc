@@ -280,7 +280,7 @@ TEST_F(Objects, RegistrationIsChecked)
     EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-TEST_F(Objects, LockedMemoryLimit)
+TEST_F(Objects, RegistrationsStayWithinTheLimitOfLockedMemory)
 {
     start("set memlock_kb 2112"); // the two buffers of 1 MiB, and 64 KiB
     ibv_mr *m = a->reg(a->buf, 65536, kAll);

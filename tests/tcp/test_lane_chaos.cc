@@ -221,7 +221,7 @@ class LaneChaos : public testing::TestWithParam<Shape>
     }
 };
 
-TEST_P(LaneChaos, ByteByByte)
+TEST_P(LaneChaos, StreamsThatComeByteByByteLoseNothing)
 {
     p.open_through(streams, zerocopy, 4096, [](int, ChaosFault f[2]) {
         f[kToServer].max_write = 1;

@@ -205,7 +205,7 @@ TEST(TcpCtsCost, ReceivesOfOnePassShareCalls)
     EXPECT_LE(pvn_tcp_lane_get_stats(p.tx)->cts_calls, 5u * ROUNDS);
 }
 
-TEST(TcpCtsCost, NoneWithoutIt)
+TEST(TcpCtsCost, CommsWithoutItSendNoEntries)
 {
     LanePair p;
     p.open();
@@ -570,7 +570,7 @@ TEST_F(TcpCtsSender, ToABufferBehindThemAll)
     expect("to buffer 128 of receive 0, which has 2");
 }
 
-TEST_F(TcpCtsSender, WithAnotherTag)
+TEST_F(TcpCtsSender, AnotherTagThanTheReceivesIsRefused)
 {
     f.tag = 4;
     expect("with tag 4 to a buffer of receive 0 with tag 3");
@@ -599,7 +599,7 @@ TEST_F(TcpCtsSender, WithChunksThatOverlap)
     EXPECT_NE(std::string::npos, error().find("do not fit together"));
 }
 
-TEST_F(TcpCtsSender, WithTwoSizes)
+TEST_F(TcpCtsSender, AMessageWithTwoSizesIsRefused)
 {
     f.total = 100;
     frame(f);
@@ -611,7 +611,7 @@ TEST_F(TcpCtsSender, WithTwoSizes)
 }
 
 // A chunk that has come once is dropped, also behind the end of its receive.
-TEST_F(TcpCtsSender, TheSameAgain)
+TEST_F(TcpCtsSender, AChunkThatComesAgainIsDropped)
 {
     frame(f);
     frame(f);

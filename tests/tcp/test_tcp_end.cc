@@ -91,7 +91,7 @@ TEST_F(TcpEnd, InAMessageThatOthersAreBehind)
 }
 
 // All is there, and its receives come later.
-TEST_F(TcpEnd, BeforeTheReceives)
+TEST_F(TcpEnd, AnEndBeforeTheReceivesLosesNothing)
 {
     send_chunk(p.dialed[0], 0, 10, 0, 0, 10);
     send_chunk(p.dialed[1], 1, 10, 0, 0, 10);

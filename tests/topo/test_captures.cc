@@ -108,7 +108,7 @@ static int count_kind(const Topo &t, pvn_topo_pci_kind kind)
     return n;
 }
 
-TEST(Captures, EightVectorEngines)
+TEST(Captures, EightVectorEnginesAreFound)
 {
     Capture c("32intel64-2p8co2t+8ve");
     CAPTURE_OR_SKIP(c);
@@ -362,7 +362,7 @@ static void compare_with_hwloc(Capture &c, int at_least)
     printf("compared with hwloc: %d parents, %d link speeds, %d nodes\n", compared, speeds, nodes);
 }
 
-TEST(Hwloc, EightVectorEngines)
+TEST(Hwloc, EightVectorEnginesAreAsHwlocSeesThem)
 {
     Capture c("32intel64-2p8co2t+8ve");
     CAPTURE_OR_SKIP(c);

@@ -226,7 +226,7 @@ TEST(Check, AcsOfTheRootPortDoesNotMatterBelowASwitch)
     c.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_OK, "no port between them");
 }
 
-TEST(Check, IommuAndAts)
+TEST(Check, AnIommuThatTranslatesAndAtsAreReported)
 {
     Server s;
 
@@ -440,7 +440,7 @@ TEST(Check, APortWithoutARoutableGidFails)
     unread.expect("gid", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not read");
 }
 
-TEST(Check, PortAndMtu)
+TEST(Check, APortThatIsDownAndASmallMtuAreReported)
 {
     Server s;
     Tree t = s.tree();

@@ -20,7 +20,7 @@ static pvn_topo_distance distance(const Topo &t, const char *a, const char *b)
     return d;
 }
 
-TEST(Distance, TwoSwitchLevels)
+TEST(Distance, TwoLevelsOfSwitchesAreDistinguished)
 {
     Topo t = load(server8x8(true, true));
 

@@ -383,7 +383,7 @@ TEST(ConfigSpace, EveryByteValueIsSurvived)
 
 // ---- interfaces and RDMA
 
-TEST(Net, KindsAndLinks)
+TEST(Net, KindsAndLinksAreRead)
 {
     Tree tree;
 
@@ -447,7 +447,7 @@ TEST(Net, KindsAndLinks)
     EXPECT_NE(strstr(t->notes[0].where, "/sys/class/net/gone"), nullptr);
 }
 
-TEST(Rdma, PortsAndGids)
+TEST(Rdma, PortsAndGidsAreRead)
 {
     Tree tree;
 
@@ -531,7 +531,7 @@ TEST(Rdma, RatesOfAllShapes)
 
 // ---- guest, system
 
-TEST(Guest, VmwareWithPvrdma)
+TEST(Guest, AVmwareGuestWithPvrdmaIsRead)
 {
     Topo t = load(vmware_guest({}));
 
@@ -624,7 +624,7 @@ TEST(Guest, HypervisorsByDmiAndCpu)
     }
 }
 
-TEST(Guest, ByDevicesAlone)
+TEST(Guest, AGuestIsKnownByItsDevicesAlone)
 {
     Tree tree = vmware_guest({});
 
@@ -642,7 +642,7 @@ TEST(Guest, ByDevicesAlone)
     EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_TOPO_HV_NONE);
 }
 
-TEST(System, CpusAndNodes)
+TEST(System, CpusAndNodesAreRead)
 {
     Topo t = load(server8x8(false, false));
 
@@ -679,7 +679,7 @@ TEST(System, MemoryOnlyNodesAndSparseIds)
     EXPECT_EQ(pvn_topo_find_numa(t.get(), 8), 1);
 }
 
-TEST(System, ArmAndPower)
+TEST(System, ArmAndPowerAreKnown)
 {
     Tree arm, power;
 
@@ -704,7 +704,7 @@ TEST(Links, SpeedAndWidthGiveTheBandwidth)
 }
 
 // Time that the plugin takes for it at its start: printed, so that a change shows.
-TEST(LoadTime, SixtyFourFunctions)
+TEST(LoadTime, SixtyFourFunctionsAreLoaded)
 {
     Tree tree = server8x8(false, true);
     TempDir dir;

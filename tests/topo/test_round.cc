@@ -125,7 +125,7 @@ TEST_F(Round, TheTestsOwnFiles)
     EXPECT_EQ(3, machines);
 }
 
-TEST_F(Round, TheWholeCollection)
+TEST_F(Round, TheWholeCollectionGoesRound)
 {
     if (!std::filesystem::is_directory(shared_topologies()))
         GTEST_SKIP() << "no " << shared_topologies() << " (set PVN_SHARED)";

@@ -189,7 +189,7 @@ TEST_F(StatHosts, EqualReasonsAreOneLineAndAHostWithoutAnswerIsNamedInTheFirst)
 }
 
 // OpenSSH's own program gets options that keep it from waiting for a password; another one does not.
-TEST_F(StatHosts, WhatIsRun)
+TEST_F(StatHosts, SshIsRunWithoutAskingForAPassword)
 {
     script("ssh", "echo \"$*\" >>calls\necho '{\"kind\": \"stat\", \"processes\": []}'\n");
     Result r = run("--hosts a --ssh './ssh -p 23' --remote /opt/pvn-topo stat");

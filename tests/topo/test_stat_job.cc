@@ -166,7 +166,7 @@ TEST_F(StatJob, PipesAndStandardInput)
     EXPECT_EQ(expected, first_line(r));
 }
 
-TEST_F(StatJob, AHostTwice)
+TEST_F(StatJob, AProcessInTwoFilesIsCountedOnce)
 {
     std::string names = ring(-1, "stopped", 20);
     Result r = run("stat" + names + save("again.json", {process(3, {{false, 2, 30}})}));

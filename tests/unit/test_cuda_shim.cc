@@ -174,7 +174,7 @@ TEST_F(FakeCuda, CurrentDeviceNeedsAContext)
 
 /* ---- pointers and buffer ids ---- */
 
-TEST_F(FakeCuda, KindsOfMemory)
+TEST_F(FakeCuda, KindsOfMemoryAreDistinguished)
 {
     pvn_cuda_ptr p;
     uint64_t dev = fake->alloc(FAKECUDA_DEVICE, 1, kMiB, 512);

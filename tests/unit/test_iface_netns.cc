@@ -184,7 +184,7 @@ TEST_P(IfaceNetns, AVethIsTakenOnceBothEndsAreUp)
     });
 }
 
-TEST_P(IfaceNetns, KindsAndMasters)
+TEST_P(IfaceNetns, KindsAndMastersAreFound)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(make("veth0 type veth peer name veth1"));
@@ -271,7 +271,7 @@ bool own_sys()
 }
 
 /* docker0 had been physical, and device 0. */
-TEST_P(IfaceNetns, KindsWithoutEthtool)
+TEST_P(IfaceNetns, KindsAreFoundWithoutEthtool)
 {
     for (bool sys : {true, false})
         RUN_IN_NETNS({
@@ -360,7 +360,7 @@ TEST_P(IfaceNetns, RouteNamesInterfaceSourceAndGateway)
 }
 
 /* Two interfaces have one prefix: the kernel routes by one, and the answer is that one. */
-TEST_P(IfaceNetns, SamePrefixTwice)
+TEST_P(IfaceNetns, OfTwoInterfacesWithOnePrefixTheKernelsIsTaken)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(make("a0 type veth peer name a1") && make("b0 type veth peer name b1"));

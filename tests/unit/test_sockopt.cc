@@ -134,7 +134,7 @@ TEST_F(SockOpt, RefusedCongestionControlIsSaidOnceAndDoneWithout)
     EXPECT_EQ(2u, warnings.size());
 }
 
-TEST_F(SockOpt, RoomForAnswers)
+TEST_F(SockOpt, AnswersHaveRoom)
 {
     int bytes = 1;
     socklen_t len = sizeof(bytes);
@@ -145,7 +145,7 @@ TEST_F(SockOpt, RoomForAnswers)
     EXPECT_GE(bytes, 64 * 2560);
 }
 
-TEST_F(SockOpt, BindToDevice)
+TEST_F(SockOpt, ASocketIsBoundToItsDevice)
 {
     const int rc = pvn_tcp_sockopt_bind_device(fd, "lo");
 

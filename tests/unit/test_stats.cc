@@ -534,7 +534,7 @@ TEST_F(Stats, ADamagedFileIsRefused)
     EXPECT_GT(read, 50);
 }
 
-TEST_F(Stats, NotAFile)
+TEST_F(Stats, OnlyRegularFilesAreRead)
 {
     std::string name = dir + "/" + dead_file(1, [](pvn_stat_head *) {});
     std::string link = dir + "/link", fifo = dir + "/fifo";
@@ -688,7 +688,7 @@ TEST_F(Stats, AChildLeavesTheParentsFileAlone)
     pvn_stat_end(s);
 }
 
-TEST_F(Stats, KilledStoppedAlive)
+TEST_F(Stats, AProcessIsSeenAliveStoppedAndKilled)
 {
     int p[2];
     ASSERT_EQ(0, pipe(p));

@@ -372,7 +372,7 @@ TEST(Offer, RoundTripAndTruncation)
     EXPECT_EQ(-EPROTO, pvn_offer_decode(b, n, &p, nullptr));
 }
 
-TEST(Bodies, ReadyAndReason)
+TEST(Bodies, ReadyAliveGoodbyeAndReasonGoRound)
 {
     uint8_t b[2048];
     uint32_t lanes;
