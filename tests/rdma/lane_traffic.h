@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <random>
+#include <thread>
 
 extern "C" {
 #include "net-pvrdma/rdma_wire.h"
@@ -35,7 +36,8 @@ inline int irecv(RdmaPair &p, void *buf, size_t cap, int tag, const pvn_mr *mr, 
     return pvn_engine_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
 }
 
-// Sends and tests as NCCL's proxy does: up to `depth` in flight, the oldest tested.
+// Sends and tests as NCCL's proxy does: up to `depth` in flight, the oldest tested, and a yield where nothing is done. The time
+// limit is of each message.
 inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
 {
     std::mt19937 rnd(11);
@@ -47,8 +49,14 @@ inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
     for (auto &n : size)
         n = rnd() % (max_size + 1);
     int sp = 0, st = 0, rp = 0, rt = 0;
+    int done = 0;
     for (Deadline wait; wait.left() && (st < total || rt < total);) {
         size_t at;
+        if (st + rt > done)
+            wait = Deadline();
+        else
+            std::this_thread::yield();
+        done = st + rt;
         // Receives are posted ahead, as a proxy does whose network takes longer than its pass.
         while (rp < total && rp - rt < depth) {
             at = static_cast<size_t>(rp % depth) * max_size;
