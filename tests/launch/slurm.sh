@@ -131,18 +131,18 @@ holds "srun passes ulimit -l on to each rank" $?
 run_as ok "srun --propagate=NONE" 30 by_user 1 bash -c "ulimit -l 64; srun --propagate=NONE -N 2 bash -c 'ulimit -l'"
 [[ $(wc -l <"$out") = 2 ]] && ! grep -qx 64 "$out"
 holds "srun --propagate=NONE leaves each rank the limit of slurmd" $?
-run_as ok "pvn-topo check under srun with a small ulimit -l" 30 by_user 1 bash -c "ulimit -l 64; srun -N 2 pvn-topo --all check"
+run_as ok "pvn-topo check under srun with a small ulimit -l" 30 by_user 1 bash -c "ulimit -l 64; srun -w node01,node02 -N 2 pvn-topo --all check"
 says "pvn-topo check names each host and its limit" '^host node01 ' '^host node02 ' 'memlock .*64 KiB'
 run_as ok "a ring with a small ulimit -l" 60 by_user 1 bash -c "ulimit -l 64; srun -N 2 $ring"
 says "a ring with a small ulimit -l goes on" '^all data verified$'
 
-# Ranks that come late, never, or with other options.
+# Ranks that come late, never, or with other options. Where a node is named, the job waits for it: Slurm takes others while it still ends the step before.
 run_as ok "a rank that starts 5 s after the other" 60 by_user 1 srun -N 2 sh -c "sleep \$((SLURM_PROCID * 5)); exec $ring"
 says "a rank that starts 5 s after the other: they meet" '^all data verified$'
-run_as fails "a rank that never comes" 60 by_user 1 srun -N 2 sh -c \
+run_as fails "a rank that never comes" 60 by_user 1 srun -w node01,node02 -N 2 sh -c \
     'if [ $SLURM_PROCID = 1 ]; then sleep 6; else exec pvn-perf ring --sizes 1M --boot-timeout 3; fi'
 says "a rank that never comes is named" 'after 3 s 1 of 2 ranks had not reached rank 0 at node01:[0-9]+: 1 '
-run_as fails "a rank with other options ends the job, long before --boot-timeout" 60 by_user 1 srun -N 2 sh -c \
+run_as fails "a rank with other options ends the job, long before --boot-timeout" 60 by_user 1 srun -w node01,node02 -N 2 sh -c \
     'exec pvn-perf ring --boot-timeout 600 --sizes $((SLURM_PROCID + 1))M'
 says "a rank with other options is named with its host" 'rank 1 on node02 \(10.88.0.2\) was refused: it has other options than rank 0'
 
