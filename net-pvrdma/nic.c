@@ -31,7 +31,7 @@ struct pvn_rdma_nic {
     _Atomic int fatal; /* the event that ended the device, plus one; 0: none */
     _Atomic int down;  /* ports that are down */
     _Atomic uint64_t down_since[MAX_PORTS];
-    _Atomic uint64_t gids_changed[MAX_PORTS]; /* when its table was, last; 0: never */
+    _Atomic uint64_t gids_changed[MAX_PORTS]; /* when a port's table of GIDs was last; 0: never */
 };
 
 static int nic_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,

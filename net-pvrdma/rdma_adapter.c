@@ -243,16 +243,14 @@ void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid
 static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_err *err)
 {
     const struct pvn_rdma_adapter *a = h->adapter;
-    struct pvn_gid_row rows[PVN_RDMA_MAX_GIDS];
+    struct pvn_gid_row rows[UINT8_MAX + 1]; /* all: the own one may be behind many that are new */
     uint64_t away = pvn_now_ns() - changed;
     char gid[80];
 
-    if (away < PVN_RDMA_GRACE_NS)
+    if (!h->has_own || away < PVN_RDMA_GRACE_NS)
         return 0;
     h->gids_seen = changed;
-    if (!h->has_own)
-        return 0;
-    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, PVN_RDMA_MAX_GIDS);
+    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, UINT8_MAX + 1);
     if (n < 0)
         return 0; /* the device's own end shows elsewhere */
     for (int i = 0; i < n; i++)

@@ -12,6 +12,14 @@ namespace
 {
 
 struct PluginLost : PluginRdma {
+    // Messages move, each of them right, until this is in the log. salt: of the next message.
+    static void move_until(Route &r, unsigned &salt, const char *words)
+    {
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_TRUE(r.move(salt++));
+            return HasFailure() || said(words);
+        })) << Log::get().text();
+    }
 };
 
 // A device that dies takes its comms with it, each end with a sentence, and nobody else's.
@@ -98,10 +106,7 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
         ASSERT_EQ(0, sv::command(fault));
         const bool queue_pair = strncmp(fault, "rule", 4) == 0;
         unsigned salt = 2;
-        EXPECT_TRUE(eventually([&] {
-            EXPECT_TRUE(r.move(salt++));
-            return HasFailure() || said("connected again after");
-        })) << Log::get().text();
+        move_until(r, salt, "connected again after");
         if (queue_pair) {
             EXPECT_EQ(1u, sv::lib().sv_rule_fired("break"));
             continue;
@@ -115,10 +120,7 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
                                  : first                        ? "renew mlx5_0"
                                                                 : "renew mlx5_1"));
         // The next connection is made beside the one in use.
-        EXPECT_TRUE(eventually([&] {
-            EXPECT_TRUE(r.move(salt++));
-            return HasFailure() || said("2 lanes: rdma on mlx5_0:1");
-        })) << Log::get().text();
+        move_until(r, salt, "2 lanes: rdma on mlx5_0:1");
         for (int i = 0; i < 50; i++)
             ASSERT_TRUE(r.move(salt++));
     }
@@ -136,10 +138,7 @@ TEST_F(PluginLost, AGidThatIsRenumbered)
     ASSERT_TRUE(said("::ffff:10.100.0.1 (RoCE v2)")) << Log::get().text();
     ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 ::ffff:10.200.0.77 v2"));
     unsigned salt = 2;
-    EXPECT_TRUE(eventually([&] {
-        EXPECT_TRUE(r.move(salt++));
-        return HasFailure() || said("connected again after");
-    })) << Log::get().text();
+    move_until(r, salt, "connected again after");
     EXPECT_TRUE(said("mlx5_0 port 1 has not had its GID ::ffff:10.100.0.1 (RoCE v2) for "))
         << Log::get().text();
     for (int i = 0; i < 50; i++)
@@ -188,10 +187,7 @@ TEST_F(PluginLost, APortThatIsDownIsNoPartnerOfTheAdapterThatIsLeft)
     ASSERT_EQ(0, sv::command("port mlx5_2 1 down"));
     ASSERT_EQ(0, sv::command("fatal mlx5_0"));
     unsigned salt = 2;
-    EXPECT_TRUE(eventually([&] {
-        EXPECT_TRUE(r.move(salt++));
-        return HasFailure() || said("connected again after");
-    })) << Log::get().text();
+    move_until(r, salt, "connected again after");
     EXPECT_TRUE(said("no rdma lane on mlx5_2: mlx5_2 port 1 has been down for"))
         << Log::get().text();
     EXPECT_TRUE(said("s: rdma on mlx5_1:1")) << Log::get().text();
@@ -221,10 +217,7 @@ TEST_F(PluginLost, TheAdapterThatIsLeftKeepsItsPartner)
     Log::get().clear();
     ASSERT_EQ(0, sv::command("fatal mlx5_0"));
     unsigned salt = 2;
-    EXPECT_TRUE(eventually([&] {
-        EXPECT_TRUE(r.move(salt++));
-        return HasFailure() || said("connected again after");
-    })) << Log::get().text();
+    move_until(r, salt, "connected again after");
     EXPECT_TRUE(said("s: rdma on mlx5_1:1")) << Log::get().text();
     EXPECT_TRUE(said("s: rdma on mlx5_3:1")) << Log::get().text();
     EXPECT_FALSE(said("does not work and is left out")) << Log::get().text();
