@@ -1,6 +1,6 @@
 dnl SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 dnl SPDX-License-Identifier: Apache-2.0
-# Header probes. The plugin loads libibverbs, libnl and libcuda at run time, so only their headers are
+# Header probes. The plugin loads libibverbs, libnl, libssl and libcuda at run time, so only their headers are
 # needed here; a missing one ends configure with the name of the package to install.
 
 AC_DEFUN([PVN_CHECK_VERBS], [
@@ -11,6 +11,28 @@ AC_DEFUN([PVN_CHECK_VERBS], [
 AC_DEFUN([PVN_CHECK_NL], [
   PKG_CHECK_MODULES([NL], [libnl-3.0 libnl-route-3.0], [],
     [AC_MSG_ERROR([libnl headers not found: install libnl-3-dev and libnl-route-3-dev, or libnl3-devel])])
+])
+
+# OpenSSL 3: a key (NCCL_PVRDMA_KEY_FILE) needs it. A build without it refuses a key, with the remedy.
+AC_DEFUN([PVN_CHECK_OPENSSL], [
+  AC_ARG_WITH([openssl],
+    [AS_HELP_STRING([--without-openssl], [build without OpenSSL 3's headers: a key (NCCL_PVRDMA_KEY_FILE) is then refused])],
+    [], [with_openssl=yes])
+  pvn_openssl_summary=no
+  AS_IF([test "x$with_openssl" != xno], [
+    AC_CACHE_CHECK([for the headers of OpenSSL 3], [pvn_cv_openssl], [
+      AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include <openssl/kdf.h>
+#include <openssl/ssl.h>
+#if OPENSSL_VERSION_NUMBER < 0x30000000L
+#error older
+#endif]])], [pvn_cv_openssl=yes], [pvn_cv_openssl=no])])
+    AS_IF([test "x$pvn_cv_openssl" != xyes],
+      [AC_MSG_ERROR([openssl/ssl.h of OpenSSL 3 not found: install libssl-dev (Debian, Ubuntu) or openssl-devel, or configure with --without-openssl])])
+    AC_DEFINE([HAVE_OPENSSL], [1], [Define to 1 if the headers of OpenSSL 3 are there.])
+    pvn_openssl_summary=yes
+  ])
+  AM_CONDITIONAL([HAVE_OPENSSL], [test "x$pvn_openssl_summary" = xyes])
 ])
 
 # The CUDA Toolkit's cuda.h, if there is one: the tests compare our own declarations with it.

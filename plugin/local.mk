@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # plugin/: the shared object that NCCL loads, and pvn-perf.
 #   libpvn-core.la          all but the transports and the ABI adapters, in layers: base, engine, stats,
-#                           memory, connect, comm; each may include what stands before it
+#                           memory, seal, connect, comm; each may include what stands before it
 #   libpvn-core-data.la     its files that every message passes through, which are compiled with less hardening, as
 #                           those of each transport are (m4/pvn_compiler.m4); part of libpvn-core.la
 #   libnccl-net-pvrdma.so   core + lanes + the ABI adapters; exports only NCCL's plugin symbols
@@ -13,6 +13,7 @@ libpvn_core_data_la_SOURCES =
 libpvn_core_data_la_CFLAGS = $(PVN_CFLAGS) $(PVN_DATA_CFLAGS)
 include $(srcdir)/plugin/base/local.mk
 include $(srcdir)/plugin/engine/local.mk
+include $(srcdir)/plugin/seal/local.mk
 include $(srcdir)/plugin/connect/local.mk
 include $(srcdir)/plugin/memory/local.mk
 include $(srcdir)/plugin/stats/local.mk

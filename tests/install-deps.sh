@@ -5,7 +5,7 @@
 # Uses sudo only when something is missing and the caller is not root. Prints what it does.
 # usage: install-deps.sh [--tests]
 set -eu
-build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev
+build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev libssl-dev
        libpci-dev libexpat1-dev libjansson-dev)
 # iproute2 and procps: network namespaces and limits; the VM tests fetch kernels with apt by themselves.
 tests=(libgtest-dev binutils bzip2 file iproute2 procps python3 python3-venv python3-jsonschema graphviz hwloc libhwloc-dev

@@ -135,8 +135,9 @@ plugin/base: plugin/nccl
 plugin/engine: plugin/base plugin/nccl
 plugin/stats: plugin/base
 plugin/memory: plugin/base plugin/nccl
-plugin/connect: plugin/base plugin/engine plugin/stats plugin/memory plugin/nccl
-plugin/comm: plugin/base plugin/engine plugin/stats plugin/memory plugin/connect plugin/nccl
+plugin/seal: plugin/base
+plugin/connect: plugin/base plugin/engine plugin/stats plugin/memory plugin/seal plugin/nccl
+plugin/comm: plugin/base plugin/engine plugin/stats plugin/memory plugin/seal plugin/connect plugin/nccl
 plugin/comm/placement.c: topo/nccl/report.h
 plugin/abi: plugin/base plugin/engine plugin/stats plugin/memory plugin/connect plugin/comm plugin/nccl
 plugin/abi/transports.c: net-tcp net-pvrdma
@@ -153,7 +154,7 @@ plugin/perf/rank: plugin/perf/driver plugin/perf/options plugin/base plugin/memo
 plugin/perf/patterns: plugin/perf/workload plugin/perf/options plugin/perf/rank plugin/tools
 plugin/perf/jobs: plugin/perf/driver plugin/perf/options plugin/perf/rank plugin/perf/patterns plugin/base plugin/tools
 plugin/perf/results: plugin/perf/options plugin/perf/rank plugin/base plugin/tools
-plugin/perf: plugin/perf/rank plugin/perf/jobs plugin/perf/results plugin/base plugin/tools
+plugin/perf: plugin/perf/rank plugin/perf/jobs plugin/perf/results plugin/base plugin/seal plugin/tools
 topo:
 topo/nccl: topo
 topo/counters: topo

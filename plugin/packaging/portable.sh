@@ -32,6 +32,13 @@ for f in infiniband rdma libnl3 pci expat.h expat_external.h expat_config.h jans
         [ ! -e "$dir/$f" ] || ln -sf "$dir/$f" include/
     done
 done
+# A part of these depends on the machine, and lies in a folder of its own.
+mkdir -p include/openssl
+for dir in /usr/include "/usr/include/$triplet"; do
+    for f in "$dir"/openssl/*.h; do
+        [ ! -e "$f" ] || ln -sf "$f" include/openssl/
+    done
+done
 licenses=$out/usr/share/licenses/nccl-net-pvrdma
 for lib in expat jansson; do
     for f in "/usr/share/doc/lib$lib"*-dev/copyright "/usr/share/licenses/$lib/"*; do

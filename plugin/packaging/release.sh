@@ -16,7 +16,8 @@ fail() {
     automake:automake:automake libtoolize:libtool:libtool make:make:make gcc:gcc:gcc pkg-config:pkg-config:pkgconf-pkg-config \
     python3:python3-venv:python3-pip infiniband/verbs.h:libibverbs-dev:rdma-core-devel libnl3/netlink/netlink.h:libnl-3-dev:libnl3-devel \
     libnl3/netlink/route/link.h:libnl-route-3-dev:libnl3-devel pci/pci.h:libpci-dev:pciutils-devel \
-    expat.h:libexpat1-dev:expat-devel jansson.h:libjansson-dev:jansson-devel
+    expat.h:libexpat1-dev:expat-devel jansson.h:libjansson-dev:jansson-devel \
+    openssl/ssl.h:libssl-dev:openssl-devel
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 python=$("$here/portable/venv.sh") || exit

@@ -24,7 +24,7 @@ if [ -f "$PVN_SRCDIR/config.status" ]; then
     echo "skip configure's switches: the source tree itself is configured"
     exit 0
 fi
-PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools --enable-libnccl-net-link \
+PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools --enable-libnccl-net-link --without-openssl \
     --with-bugurl=https://example.com/faults --libdir=/lib ac_cv_header_pci_pci_h=no >log 2>&1
 rc=$?
 [ $rc = 0 ] || cat log
@@ -32,8 +32,14 @@ result $rc "the plugin alone needs neither expat nor jansson nor libpci"
 make -n all >plan 2>/dev/null
 grep -q 'libnccl-net-pvrdma\.la' plan && ! grep -qE '(-o|/)(pvn-perf|pvn-topo) |libpvntopotool|libpvn-perf' plan
 result $? "--disable-tools builds the plugin and no tool"
+grep -q 'seal/without\.' plan && ! grep -qE 'seal/(seal|ssl_dl|key_derive)\.' plan && ! grep -q 'define HAVE_OPENSSL' config.h
+result $? "--without-openssl leaves out what needs its headers"
 grep -qxF 'URL: https://example.com/faults' plugin/nccl-net-pvrdma.pc
 result $? "--with-bugurl is the URL of the pkg-config file"
 mkdir -p "$work/d/lib" && make -s install-exec-hook DESTDIR="$work/d" >log 2>&1 &&
     [ "$(readlink "$work/d/lib/libnccl-net.so")" = libnccl-net-pvrdma.so ]
 result $? "--enable-libnccl-net-link installs libnccl-net.so"
+mkdir "$work/n" && cd "$work/n" || exit 1
+! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools pvn_cv_openssl=no >log 2>&1 &&
+    grep -q 'install libssl-dev .* or configure with --without-openssl' log
+result $? "headers of OpenSSL 3 that are missing end configure with what to install"

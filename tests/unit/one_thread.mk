@@ -76,3 +76,15 @@ PVN_TESTS += tests/unit/test_tcp_transport
 tests_unit_test_tcp_transport_SOURCES = tests/unit/test_tcp_transport.cc
 tests_unit_test_tcp_transport_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_tcp_transport_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_key
+tests_unit_test_key_SOURCES = tests/unit/test_key.cc tests/support/key_file.h
+tests_unit_test_key_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_key_LDADD = libpvn-core.la $(TEST_LDADD)
+
+if HAVE_OPENSSL
+PVN_TESTS += tests/unit/test_seal
+tests_unit_test_seal_SOURCES = tests/unit/test_seal.cc
+tests_unit_test_seal_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_seal_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
+endif

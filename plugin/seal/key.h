@@ -1,0 +1,41 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job's key: the bytes of NCCL_PVRDMA_KEY_FILE, the same at all ranks. Nothing is encrypted with the key itself; all
+ * secrets come from it by HKDF-SHA256 with a label, the listener's session and a connection's nonce, so that no two
+ * connections share one.
+ *
+ * The file is read once, when the plugin is loaded. One that is replaced later concerns what is loaded later: a running
+ * comm goes on, and fails over, with the key that it began with.
+ */
+#ifndef PVN_SEAL_KEY_H
+#define PVN_SEAL_KEY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { PVN_KEY_MIN = 32, PVN_KEY_MAX = 4096 }; /* bytes of the file */
+
+struct pvn_key;
+
+/* Reads a key file, and refuses one that is no regular file, has another size, can be read or written by others than its
+ * owner, or belongs to somebody who is neither this user nor root: 0 and *out, or a negative errno with *err, which has
+ * the remedy. Does not need OpenSSL. */
+int pvn_key_read(const char *path, struct pvn_key **out, struct pvn_err *err);
+void pvn_key_free(struct pvn_key *key);
+
+/* Makes a file with a new key of 256 random bits as 64 hex digits, for its owner only. What is there is not overwritten.
+ * 0 or a negative errno with *err. */
+int pvn_key_make(const char *path, struct pvn_err *err);
+
+/* Fills out[len] by HKDF with this label and, as its salt, these two numbers. pvn_ssl_load has succeeded. 0 or a negative
+ * errno with *err, which is not to be expected. Any thread. */
+int pvn_key_derive(const struct pvn_key *key, const char *label, uint64_t session, uint64_t nonce,
+                   uint8_t *out, size_t len, struct pvn_err *err);
+/* pvn_key_derive from secret[secret_len] instead of a key, and with another salt. */
+int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, const uint8_t *salt,
+                   size_t salt_len, uint8_t *out, size_t len, struct pvn_err *err);
+
+#endif

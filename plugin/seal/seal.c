@@ -1,0 +1,383 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "seal/seal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "seal/ssl_dl.h"
+
+/* Both suites have SHA-256, as a secret that is not of an earlier session requires. */
+#define SUITES   "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
+#define GROUPS   "X25519:P-256"
+#define IDENTITY "nccl-net-pvrdma 1"
+
+struct pvn_seal {
+    SSL *ssl;
+    int fd;
+    int code;   /* negative errno of the last call of the socket that failed, 0: none */
+    bool end;   /* the other end has closed the connection */
+    bool begun; /* the first byte from there has been looked at */
+    uint8_t secret[PVN_SEAL_SECRET];
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static SSL_CTX *context;
+static BIO_METHOD *method;
+
+/* ---- the socket, as OpenSSL sees it ---- */
+
+static int socket_result(BIO *bio, struct pvn_seal *s, ssize_t n, int retry)
+{
+    if (n >= 0)
+        return (int)n;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        pvn_ssl_get()->BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
+    else
+        s->code = -errno;
+    return -1;
+}
+
+static int socket_write(BIO *bio, const char *buf, int len)
+{
+    struct pvn_seal *s = pvn_ssl_get()->BIO_get_data(bio);
+    ssize_t n;
+
+    pvn_ssl_get()->BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+    do {
+        n = send(s->fd, buf, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    return socket_result(bio, s, n, BIO_FLAGS_WRITE);
+}
+
+static ssize_t take(int fd, void *buf, size_t len, int flags)
+{
+    ssize_t n;
+
+    do {
+        n = recv(fd, buf, len, flags | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* A first byte that is none of a record stays in the socket: it is somebody's who does not begin a handshake. */
+static int socket_read(BIO *bio, char *buf, int len)
+{
+    enum { FIRST_TYPE = 20, LAST_TYPE = 23 };
+    struct pvn_seal *s = pvn_ssl_get()->BIO_get_data(bio);
+    uint8_t type;
+    ssize_t n = 1;
+
+    pvn_ssl_get()->BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+    if (!s->begun) {
+        n = take(s->fd, &type, 1, MSG_PEEK);
+        s->begun = n > 0 && type >= FIRST_TYPE && type <= LAST_TYPE;
+        if (n > 0 && !s->begun) {
+            s->code = -ENOMSG;
+            return -1;
+        }
+    }
+    if (n > 0)
+        n = take(s->fd, buf, (size_t)len, 0);
+    if (n == 0)
+        s->end = true;
+    return socket_result(bio, s, n, BIO_FLAGS_READ);
+}
+
+static long socket_ctrl(BIO *bio, int cmd, long num, void *ptr)
+{
+    struct pvn_seal *s = pvn_ssl_get()->BIO_get_data(bio);
+
+    (void)num;
+    (void)ptr;
+    if (cmd == BIO_CTRL_EOF)
+        return s->end;
+    return cmd == BIO_CTRL_FLUSH;
+}
+
+/* ---- the secret ---- */
+
+static SSL_SESSION *session_of(SSL *ssl, struct pvn_seal *seal)
+{
+    static const unsigned char suite[] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256, for its hash */
+    const struct pvn_ssl *s = pvn_ssl_get();
+    SSL_SESSION *session = s->SSL_SESSION_new();
+
+    if (session &&
+        (s->SSL_SESSION_set1_master_key(session, seal->secret, sizeof(seal->secret)) != 1 ||
+         s->SSL_SESSION_set_cipher(session, s->SSL_CIPHER_find(ssl, suite)) != 1 ||
+         s->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1 ||
+         s->SSL_SESSION_set1_id_context(session, (const unsigned char *)IDENTITY,
+                                        strlen(IDENTITY)) != 1)) {
+        s->SSL_SESSION_free(session);
+        session = NULL;
+    }
+    return session;
+}
+
+static int connector_secret(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len,
+                            SSL_SESSION **session)
+{
+    (void)md; /* of a retry: both suites have the same */
+    *session = session_of(ssl, pvn_ssl_get()->SSL_get_ex_data(ssl, 0));
+    *id = (const unsigned char *)IDENTITY;
+    *id_len = strlen(IDENTITY);
+    return *session != NULL;
+}
+
+static int acceptor_secret(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
+{
+    struct pvn_seal *s = pvn_ssl_get()->SSL_get_ex_data(ssl, 0);
+
+    *session = NULL;
+    if (id_len != strlen(IDENTITY) || memcmp(id, IDENTITY, id_len) != 0)
+        return 1; /* none: the handshake fails, for there is no certificate */
+    *session = session_of(ssl, s);
+    return *session != NULL;
+}
+
+/* ---- one context for all streams ---- */
+
+static int accept_no_certificate(int ok, X509_STORE_CTX *store)
+{
+    (void)ok;
+    (void)store;
+    return 0;
+}
+
+/* Settings of the system's openssl.cnf for all programs are overridden: the two ends are of one kind. */
+static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
+{
+    s->SSL_CTX_clear_options(c, UINT64_MAX);
+    s->SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                  SSL_OP_IGNORE_UNEXPECTED_EOF);
+    s->SSL_CTX_set_security_level(c, 2);
+    s->SSL_CTX_ctrl(c, SSL_CTRL_MODE,
+                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
+    s->SSL_CTX_ctrl(c, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
+    /* A verification requires one; there are no sessions. */
+    s->SSL_CTX_set_session_id_context(c, (const unsigned char *)IDENTITY, strlen(IDENTITY));
+    s->SSL_CTX_set_verify(c, SSL_VERIFY_PEER, accept_no_certificate);
+    s->SSL_CTX_set_psk_use_session_callback(c, connector_secret);
+    s->SSL_CTX_set_psk_find_session_callback(c, acceptor_secret);
+    return s->SSL_CTX_ctrl(c, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
+           s->SSL_CTX_ctrl(c, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
+           s->SSL_CTX_ctrl(c, SSL_CTRL_SET_GROUPS_LIST, 0, (char *)GROUPS) == 1 &&
+           s->SSL_CTX_set_ciphersuites(c, SUITES) == 1 && s->SSL_CTX_set_num_tickets(c, 0) == 1 &&
+           s->SSL_CTX_set_max_early_data(c, 0) == 1 &&
+           s->SSL_CTX_set_recv_max_early_data(c, 0) == 1;
+}
+
+static void make_context(void)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+    SSL_CTX *c = s->SSL_CTX_new_ex(s->ctx, NULL, s->TLS_method());
+
+    method = s->BIO_meth_new(BIO_TYPE_SOURCE_SINK, "nccl-net-pvrdma");
+    if (c && method && set_up(s, c) && s->BIO_meth_set_write(method, socket_write) == 1 &&
+        s->BIO_meth_set_read(method, socket_read) == 1 &&
+        s->BIO_meth_set_ctrl(method, socket_ctrl) == 1)
+        context = c;
+    else if (c)
+        s->SSL_CTX_free(c);
+    s->ERR_clear_error();
+}
+
+/* ---- streams ---- */
+
+static bool attach(const struct pvn_ssl *s, struct pvn_seal *seal)
+{
+    BIO *bio;
+
+    seal->ssl = s->SSL_new(context);
+    bio = seal->ssl ? s->BIO_new(method) : NULL;
+    if (!bio)
+        return false;
+    s->BIO_set_data(bio, seal);
+    s->BIO_set_init(bio, 1);
+    s->SSL_set_bio(seal->ssl, bio, bio);
+    return s->SSL_set_ex_data(seal->ssl, 0, seal) == 1;
+}
+
+struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
+                              struct pvn_err *err)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+    struct pvn_seal *seal;
+
+    if (!s) {
+        pvn_err_set(err, -ELIBACC, "OpenSSL has not been loaded");
+        return NULL;
+    }
+    pthread_once(&once, make_context);
+    if (!context) {
+        pvn_err_set(err, -ELIBACC, "%s cannot do TLS 1.3 with a secret of both ends",
+                    s->OpenSSL_version(OPENSSL_VERSION));
+        return NULL;
+    }
+    seal = calloc(1, sizeof(*seal));
+    if (seal) {
+        seal->fd = fd;
+        memcpy(seal->secret, secret, sizeof(seal->secret));
+    }
+    if (!seal || !attach(s, seal)) {
+        pvn_seal_free(seal);
+        pvn_err_set(err, -ENOMEM, "no memory for a sealed connection");
+        return NULL;
+    }
+    if (acceptor)
+        s->SSL_set_accept_state(seal->ssl);
+    else
+        s->SSL_set_connect_state(seal->ssl);
+    return seal;
+}
+
+void pvn_seal_free(struct pvn_seal *seal)
+{
+    if (!seal)
+        return;
+    if (seal->ssl) {
+        pvn_ssl_get()->SSL_free(seal->ssl);
+        pvn_ssl_get()->ERR_clear_error();
+    }
+    explicit_bzero(seal->secret, sizeof(seal->secret));
+    free(seal);
+}
+
+/* Before a call: errors of other uses of this thread are not taken for the stream's. */
+static void prepare(struct pvn_seal *seal)
+{
+    pvn_ssl_get()->ERR_clear_error();
+    seal->code = 0;
+}
+
+/* A call that gave `ret`, which is no success, as a negative errno, and 0 for the end of the stream. *reason: OpenSSL's
+ * number for what it does not accept, 0: none. */
+static int judge(struct pvn_seal *seal, int ret, unsigned long *reason)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+    int why = s->SSL_get_error(seal->ssl, ret);
+
+    *reason = 0;
+    if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
+        return -EAGAIN;
+    if (seal->code)
+        return seal->code;
+    if (why == SSL_ERROR_ZERO_RETURN || (seal->end && why == SSL_ERROR_SYSCALL))
+        return 0;
+    *reason = s->ERR_peek_error();
+    return -EBADMSG;
+}
+
+static const char *in_words(unsigned long reason)
+{
+    const char *text = pvn_ssl_get()->ERR_reason_error_string(reason);
+
+    return text ? text : "no reason given";
+}
+
+/* A handshake that was not to the end. */
+static int rejected(unsigned long reason, struct pvn_err *err)
+{
+    int number = ERR_GET_REASON(reason);
+
+    if (number == SSL_R_BINDER_DOES_NOT_VERIFY)
+        return pvn_err_set(err, -EKEYREJECTED, "the peer has another key (%s)", in_words(reason));
+    /* The acceptor says by an alert that it does not take what this end proves. */
+    if (number == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || number == SSL_R_TLSV1_ALERT_DECRYPT_ERROR)
+        return pvn_err_set(err, -EKEYREJECTED, "the peer does not accept the key (%s)",
+                           in_words(reason));
+    return pvn_err_set(
+        err, -EKEYREJECTED,
+        "the peer does not prove the key: what came was damaged, forged or replayed, "
+        "or is not by this plugin (%s)",
+        in_words(reason));
+}
+
+int pvn_seal_handshake(struct pvn_seal *seal, struct pvn_err *err)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+    unsigned long reason;
+    int ret, rc;
+
+    prepare(seal);
+    ret = s->SSL_do_handshake(seal->ssl);
+    if (ret == 1) {
+        explicit_bzero(seal->secret, sizeof(seal->secret));
+        /* A handshake by certificate proves nothing: there are none. */
+        if (s->SSL_session_reused(seal->ssl) == 1)
+            return 0;
+        return pvn_err_set(err, -EKEYREJECTED, "the peer has not used the key in its handshake");
+    }
+    rc = judge(seal, ret, &reason);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc == 0)
+        rc = pvn_err_set(err, -ECONNRESET, "the peer closed the connection within its handshake");
+    else if (rc == -EBADMSG)
+        rc = rejected(reason, err);
+    else
+        pvn_err_set(err, rc, "%s",
+                    rc == -ENOMSG ? "what came first is no handshake of TLS 1.3"
+                                  : "the connection failed within its handshake");
+    s->ERR_clear_error();
+    return rc;
+}
+
+static ssize_t failed(struct pvn_seal *seal, int ret)
+{
+    unsigned long reason;
+    int rc = judge(seal, ret, &reason);
+
+    pvn_ssl_get()->ERR_clear_error();
+    return rc;
+}
+
+ssize_t pvn_seal_send(struct pvn_seal *seal, const void *buf, size_t len)
+{
+    size_t n = 0;
+    int ret;
+
+    prepare(seal);
+    ret = pvn_ssl_get()->SSL_write_ex(seal->ssl, buf, len, &n);
+    if (ret == 1)
+        return (ssize_t)n;
+    ret = (int)failed(seal, ret);
+    return ret ? ret : -EPIPE;
+}
+
+ssize_t pvn_seal_recv(struct pvn_seal *seal, void *buf, size_t len)
+{
+    size_t n = 0;
+    int ret;
+
+    prepare(seal);
+    ret = pvn_ssl_get()->SSL_read_ex(seal->ssl, buf, len, &n);
+    return ret == 1 ? (ssize_t)n : failed(seal, ret);
+}
+
+bool pvn_seal_has_pending(const struct pvn_seal *seal)
+{
+    return pvn_ssl_get()->SSL_has_pending(seal->ssl) == 1;
+}
+
+int pvn_seal_export(struct pvn_seal *seal, const char *label, uint8_t *out, size_t len,
+                    struct pvn_err *err)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+    int ret = s->SSL_export_keying_material(seal->ssl, out, len, label, strlen(label), NULL, 0, 0);
+
+    s->ERR_clear_error();
+    return ret == 1 ? 0 : pvn_err_set(err, -EIO, "OpenSSL cannot export a secret");
+}
+
+const char *pvn_seal_suite(const struct pvn_seal *seal)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+
+    return s->SSL_CIPHER_get_name(s->SSL_get_current_cipher(seal->ssl));
+}

@@ -1,0 +1,74 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "seal/ssl_dl.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define REMEDY                                                                                     \
+    "NCCL_PVRDMA_KEY_FILE needs OpenSSL 3: install libssl3 (Debian, Ubuntu) or openssl-libs"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pvn_ssl table;
+static const struct pvn_ssl *_Atomic loaded;
+
+static const struct symbol {
+    const char *name;
+    size_t offset;
+} symbols[] = {
+#define SYMBOL(f) {#f, offsetof(struct pvn_ssl, f)},
+    PVN_SSL_FUNCTIONS(SYMBOL)};
+
+/* The handle finds libcrypto's functions as well: libssl depends on it. */
+static int resolve(void *handle, const char *library, struct pvn_err *err)
+{
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        void *address = dlsym(handle, symbols[i].name);
+
+        if (!address)
+            return pvn_err_set(err, -ELIBACC, "%s has no function %s, so it is too old; " REMEDY,
+                               library, symbols[i].name);
+        memcpy((char *)&table + symbols[i].offset, &address, sizeof(address));
+    }
+    /* No handler at exit: threads of the host process may use a connection until it ends. */
+    if (table.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
+        return pvn_err_set(err, -ELIBACC, "%s cannot be initialised; " REMEDY, library);
+    table.ctx = table.OSSL_LIB_CTX_new();
+    return table.ctx ? 0 : pvn_err_set(err, -ENOMEM, "no memory for a context of %s", library);
+}
+
+/* Under the lock. */
+static int load(const char *library, struct pvn_err *err)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    const char *why = handle ? NULL : dlerror();
+    int rc;
+
+    if (!handle)
+        return pvn_err_set(err, -ELIBACC, "%s; " REMEDY, why ? why : "a library cannot be loaded");
+    rc = resolve(handle, library, err);
+    if (rc)
+        dlclose(handle);
+    else
+        atomic_store(&loaded, &table);
+    return rc;
+}
+
+const struct pvn_ssl *pvn_ssl_load(const char *library, struct pvn_err *err)
+{
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&loaded) && load(library, err) != 0)
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    pthread_mutex_unlock(&lock);
+    return atomic_load(&loaded);
+}
+
+const struct pvn_ssl *pvn_ssl_get(void)
+{
+    return atomic_load(&loaded);
+}

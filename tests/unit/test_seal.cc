@@ -1,0 +1,520 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Sealed streams over socket pairs, with a relay between the two ends that damages, repeats, drops and exchanges what passes.
+#include <gtest/gtest.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "seal/seal.h"
+#include "seal/ssl_dl.h"
+}
+
+namespace
+{
+
+using Bytes = std::vector<uint8_t>;
+
+#define EXPECT_SAYS(text, part)                                                                    \
+    EXPECT_NE(std::string::npos, std::string(text).find(part)) << "it says: " << (text)
+
+// Comes first: a library that is loaded stays.
+TEST(Library, OneThatIsMissingOrAnotherIsNamedWithThePackage)
+{
+    pvn_err err = PVN_ERR_INIT;
+    ASSERT_EQ(nullptr, pvn_ssl_get()) << "loaded by an earlier test";
+    EXPECT_EQ(nullptr, pvn_ssl_load("libssl.so.0.no-such", &err));
+    EXPECT_SAYS(err.reason[0], "libssl.so.0.no-such");
+    EXPECT_SAYS(err.reason[0], "install libssl3");
+    EXPECT_EQ(-ELIBACC, err.code);
+    EXPECT_EQ(PVN_FAULT_USAGE, err.fault);
+    EXPECT_EQ(nullptr, pvn_ssl_load("libm.so.6", &err));
+    EXPECT_SAYS(err.reason[0], "libm.so.6 has no function");
+    EXPECT_SAYS(err.reason[0], "too old");
+    EXPECT_EQ(nullptr, pvn_ssl_get());
+    ASSERT_NE(nullptr, pvn_ssl_load("libssl.so.3", &err)) << err.reason[0];
+    EXPECT_EQ(pvn_ssl_get(), pvn_ssl_load("whatever", &err)) << "it is loaded once";
+}
+
+// Takes what an end has sent; direction 0: from the connector. Gives what the other end gets.
+using Filter = std::function<Bytes(int direction, Bytes)>;
+
+struct Ends {
+    int near[2] = {-1, -1}, far[2] = {-1, -1}; // of the connector and the acceptor
+    pvn_seal *s[2] = {};
+    int rc[2] = {-EAGAIN, -EAGAIN};
+    pvn_err err[2] = {PVN_ERR_INIT, PVN_ERR_INIT};
+    Bytes sent[2]; // by each end, before the filter
+    Filter filter = [](int, Bytes b) { return b; };
+
+    static Bytes secret(uint8_t of)
+    {
+        return Bytes(PVN_SEAL_SECRET, of);
+    }
+    explicit Ends(const Bytes &connector = secret(1), const Bytes &acceptor = secret(1))
+    {
+        pvn_err e = PVN_ERR_INIT;
+        EXPECT_NE(nullptr, pvn_ssl_load("libssl.so.3", &e)) << e.reason[0];
+        for (int i = 0; i < 2; i++) {
+            int sv[2];
+            EXPECT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv));
+            near[i] = sv[0];
+            far[i] = sv[1];
+        }
+        s[0] = pvn_seal_new(near[0], false, connector.data(), &e);
+        EXPECT_NE(nullptr, s[0]) << e.reason[0];
+        s[1] = pvn_seal_new(near[1], true, acceptor.data(), &e);
+        EXPECT_NE(nullptr, s[1]) << e.reason[0];
+    }
+    Ends(const Ends &) = delete;
+    ~Ends()
+    {
+        for (int i = 0; i < 2; i++) {
+            pvn_seal_free(s[i]);
+            hang_up(i);
+            close(near[i]);
+        }
+    }
+    // The end gets no more, and sees the end of the connection.
+    void hang_up(int end)
+    {
+        if (far[end] >= 0)
+            close(far[end]);
+        far[end] = -1;
+    }
+    // Takes what an end has sent, without delivering it.
+    Bytes take(int from)
+    {
+        Bytes b(1 << 20);
+        ssize_t n = far[from] < 0 ? 0 : recv(far[from], b.data(), b.size(), 0);
+        b.resize(n > 0 ? static_cast<size_t>(n) : 0);
+        sent[from].insert(sent[from].end(), b.begin(), b.end());
+        return b;
+    }
+    void give(int to, const Bytes &b)
+    {
+        if (far[to] >= 0 && !b.empty())
+            send(far[to], b.data(), b.size(), MSG_NOSIGNAL);
+    }
+    bool pass()
+    {
+        bool moved = false;
+        for (int from = 0; from < 2; from++) {
+            Bytes b = take(from);
+            moved |= !b.empty();
+            if (!b.empty())
+                give(!from, filter(from, b));
+        }
+        return moved;
+    }
+    void step()
+    {
+        for (int i = 0; i < 2; i++)
+            if (rc[i] == -EAGAIN)
+                rc[i] = pvn_seal_handshake(s[i], &err[i]);
+    }
+    // Until nothing moves any more; then both ends see the end. True if both have done the handshake.
+    bool shake(bool leave_open = true)
+    {
+        do
+            step();
+        while (pass());
+        if (rc[0] == 0 && rc[1] == 0 && leave_open)
+            return true;
+        hang_up(0);
+        hang_up(1);
+        step();
+        return rc[0] == 0 && rc[1] == 0;
+    }
+    // All that comes from `from` within n bytes to the other end; empty and *end: the code of the receive.
+    Bytes carry(int from, const Bytes &what, ssize_t *code = nullptr)
+    {
+        Bytes got, piece(100000);
+        size_t done = 0;
+        ssize_t n = -EAGAIN;
+        for (bool moved = true; moved && (n > 0 || n == -EAGAIN);) {
+            moved = false;
+            if (done < what.size()) {
+                ssize_t w = pvn_seal_send(s[from], what.data() + done, what.size() - done);
+                if (w > 0)
+                    done += static_cast<size_t>(w);
+                moved |= w > 0;
+            }
+            moved |= pass();
+            n = pvn_seal_recv(s[!from], piece.data(), piece.size());
+            if (n > 0)
+                got.insert(got.end(), piece.begin(), piece.begin() + n);
+            moved |= n > 0;
+        }
+        if (code)
+            *code = n;
+        return got;
+    }
+};
+
+Bytes text(const char *s)
+{
+    return Bytes(s, s + strlen(s));
+}
+
+Bytes many(size_t n)
+{
+    Bytes b(n);
+    for (size_t i = 0; i < n; i++)
+        b[i] = static_cast<uint8_t>(i * 7 + i / 251);
+    return b;
+}
+
+// ---- what works ----
+
+TEST(Seal, BothEndsWithTheSecretCarryBytes)
+{
+    Ends e;
+    ASSERT_TRUE(e.shake()) << e.err[0].reason[0] << e.err[1].reason[0];
+    for (int from = 0; from < 2; from++) {
+        EXPECT_EQ(text("hello"), e.carry(from, text("hello")));
+        EXPECT_EQ(many(3000000), e.carry(from, many(3000000)));
+    }
+    EXPECT_EQ(std::string::npos, std::string(e.sent[0].begin(), e.sent[0].end()).find("hello"))
+        << "it is on the wire as it is";
+    std::string suite = pvn_seal_suite(e.s[0]);
+    EXPECT_TRUE(suite == "TLS_AES_128_GCM_SHA256" || suite == "TLS_CHACHA20_POLY1305_SHA256")
+        << suite;
+    EXPECT_EQ(suite, pvn_seal_suite(e.s[1]));
+}
+
+TEST(Seal, ARestThatWasTakenFromTheSocketIsKnown)
+{
+    Ends e;
+    uint8_t b[2];
+    ASSERT_TRUE(e.shake());
+    ASSERT_EQ(4, pvn_seal_send(e.s[0], "1234", 4));
+    e.pass();
+    EXPECT_FALSE(pvn_seal_has_pending(e.s[1])) << "nothing was read yet";
+    ASSERT_EQ(2, pvn_seal_recv(e.s[1], b, 2));
+    EXPECT_TRUE(pvn_seal_has_pending(e.s[1]));
+    ASSERT_EQ(2, pvn_seal_recv(e.s[1], b, 2));
+    EXPECT_FALSE(pvn_seal_has_pending(e.s[1]));
+    EXPECT_EQ(-EAGAIN, pvn_seal_recv(e.s[1], b, 2));
+}
+
+TEST(Seal, OneHandshakesExportIsNoOthers)
+{
+    std::vector<Bytes> all;
+    for (int i = 0; i < 2; i++) {
+        Ends e;
+        pvn_err err = PVN_ERR_INIT;
+        ASSERT_TRUE(e.shake());
+        for (const char *label : {"one", "two"}) {
+            Bytes a(32), b(32);
+            ASSERT_EQ(0, pvn_seal_export(e.s[0], label, a.data(), a.size(), &err));
+            ASSERT_EQ(0, pvn_seal_export(e.s[1], label, b.data(), b.size(), &err));
+            EXPECT_EQ(a, b) << "both ends have the same";
+            EXPECT_EQ(0, std::count(all.begin(), all.end(), a));
+            all.push_back(a);
+        }
+    }
+}
+
+TEST(Seal, TheFirstBytesAreJudgedBeforeAnythingIsDone)
+{
+    Ends e;
+    e.step();
+    Bytes first = e.take(0);
+    ASSERT_GT(first.size(), 64u);
+    for (size_t n = 0; n < PVN_SEAL_FIRST_BYTES; n++)
+        EXPECT_EQ(0, pvn_seal_is_first(first.data(), n)) << n;
+    EXPECT_EQ(1, pvn_seal_is_first(first.data(), PVN_SEAL_FIRST_BYTES));
+    EXPECT_EQ(-1, pvn_seal_is_first(reinterpret_cast<const uint8_t *>("G"), 1));
+    EXPECT_EQ(-1,
+              pvn_seal_is_first(reinterpret_cast<const uint8_t *>("\x16\x03\x01\xff\xff\x01"), 6));
+    EXPECT_EQ(-1, pvn_seal_is_first(reinterpret_cast<const uint8_t *>("\x16\x03\x01\x00\x01"), 5));
+    EXPECT_EQ(-1,
+              pvn_seal_is_first(reinterpret_cast<const uint8_t *>("\x16\x03\x01\x00\xc0\x02"), 6));
+}
+
+// ---- ends that do not have the secret ----
+
+TEST(Seal, AnotherSecretIsRefusedAtBothEnds)
+{
+    Ends e(Ends::secret(1), Ends::secret(2));
+    EXPECT_FALSE(e.shake());
+    EXPECT_EQ(-EKEYREJECTED, e.rc[0]);
+    EXPECT_EQ(-EKEYREJECTED, e.rc[1]);
+    EXPECT_SAYS(e.err[0].reason[0], "does not accept the key");
+    EXPECT_SAYS(e.err[1].reason[0], "another key");
+}
+
+TEST(Seal, EveryBitOfTheSecretCounts)
+{
+    for (size_t i = 0; i < PVN_SEAL_SECRET; i++) {
+        Bytes other = Ends::secret(1);
+        other[i] ^= 1;
+        Ends e(Ends::secret(1), other);
+        EXPECT_FALSE(e.shake()) << i;
+    }
+}
+
+// A program that speaks TLS without the secret: with a certificate of its own, as an impostor would.
+struct Impostor {
+    SSL_CTX *ctx = SSL_CTX_new(TLS_method());
+    EVP_PKEY *pkey = EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256");
+    X509 *cert = X509_new();
+    SSL *ssl;
+    explicit Impostor(int fd, bool acceptor)
+    {
+        X509_gmtime_adj(X509_getm_notBefore(cert), 0);
+        X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+        X509_set_pubkey(cert, pkey);
+        X509_sign(cert, pkey, EVP_sha256());
+        EXPECT_EQ(1, SSL_CTX_use_certificate(ctx, cert));
+        EXPECT_EQ(1, SSL_CTX_use_PrivateKey(ctx, pkey));
+        ssl = SSL_new(ctx);
+        SSL_set_fd(ssl, fd);
+        acceptor ? SSL_set_accept_state(ssl) : SSL_set_connect_state(ssl);
+    }
+    ~Impostor()
+    {
+        SSL_free(ssl);
+        X509_free(cert);
+        EVP_PKEY_free(pkey);
+        SSL_CTX_free(ctx);
+    }
+};
+
+TEST(Seal, ACertificateProvesNothing)
+{
+    for (int end = 0; end < 2; end++) {
+        Ends e;
+        Impostor i(e.near[!end], end == 0);
+        int other = 0;
+        for (int n = 0; n < 20 && (e.rc[end] == -EAGAIN || other != 1); n++) {
+            if (other != 1)
+                other = SSL_do_handshake(i.ssl);
+            e.pass();
+            if (e.rc[end] == -EAGAIN)
+                e.rc[end] = pvn_seal_handshake(e.s[end], &e.err[end]);
+            e.pass();
+        }
+        EXPECT_EQ(-EKEYREJECTED, e.rc[end]) << end << ' ' << e.err[end].reason[0];
+        EXPECT_SAYS(e.err[end].reason[0], "does not prove the key");
+        ERR_clear_error();
+    }
+}
+
+TEST(Seal, AnEndThatSaysNothingOrGoesIsNoPeer)
+{
+    for (bool bytes : {false, true}) {
+        Ends e;
+        e.step();
+        e.take(0);
+        if (bytes)
+            e.give(1, text("GET / HTTP/1.0\r\n\r\n"));
+        EXPECT_EQ(bytes ? -ENOMSG : -EAGAIN, e.rc[1] = pvn_seal_handshake(e.s[1], &e.err[1]));
+        e.hang_up(0);
+        EXPECT_EQ(-ECONNRESET, e.rc[0] = pvn_seal_handshake(e.s[0], &e.err[0]));
+        EXPECT_SAYS(e.err[0].reason[0], "closed the connection within its handshake");
+    }
+}
+
+// ---- between the two ends ----
+
+// Whatever is flipped in the handshake, the ends do not come up with different bytes; what nobody looks at (a version in
+// the first record's header) may be.
+TEST(Relay, EveryFlippedByteOfTheHandshakeEndsIt)
+{
+    size_t len[2];
+    {
+        Ends e;
+        ASSERT_TRUE(e.shake());
+        len[0] = e.sent[0].size();
+        len[1] = e.sent[1].size();
+    }
+    for (int direction = 0; direction < 2; direction++) {
+        size_t harmless = 0;
+        for (size_t at = 0; at < len[direction]; at++) {
+            Ends e;
+            size_t passed = 0;
+            bool fired = false;
+            e.filter = [&](int from, Bytes b) {
+                if (from == direction && at >= passed && at < passed + b.size()) {
+                    b[at - passed] ^= static_cast<uint8_t>(1 << at % 8);
+                    fired = true;
+                }
+                passed += from == direction ? b.size() : 0;
+                return b;
+            };
+            bool up = e.shake();
+            ASSERT_TRUE(fired) << direction << ' ' << at;
+            harmless += up;
+            if (up) {
+                EXPECT_EQ(text("right"), e.carry(0, text("right"))) << direction << ' ' << at;
+                EXPECT_EQ(text("right"), e.carry(1, text("right"))) << direction << ' ' << at;
+            }
+            for (int i = 0; i < 2; i++) {
+                EXPECT_NE(-EAGAIN, e.rc[i]) << direction << ' ' << at;
+                EXPECT_TRUE(e.rc[i] == 0 || e.err[i].reason[0][0]) << "without a reason";
+            }
+        }
+        EXPECT_LE(harmless, 2u) << "of " << len[direction] << " bytes, direction " << direction;
+    }
+}
+
+TEST(Relay, AHandshakeThatIsCutEndsIt)
+{
+    Ends whole;
+    ASSERT_TRUE(whole.shake());
+    for (int direction = 0; direction < 2; direction++)
+        for (size_t at = 0; at < whole.sent[direction].size(); at++) {
+            Ends e;
+            size_t passed = 0;
+            e.filter = [&](int from, Bytes b) {
+                if (from == direction) {
+                    size_t n = at > passed ? std::min(b.size(), at - passed) : 0;
+                    passed += b.size();
+                    b.resize(n);
+                }
+                return b;
+            };
+            EXPECT_FALSE(e.shake(false)) << direction << ' ' << at;
+        }
+}
+
+TEST(Relay, AHandshakeOfBeforeProvesNothing)
+{
+    Ends e;
+    ASSERT_TRUE(e.shake());
+    e.carry(0, text("secret"));
+    Bytes again = e.sent[0];
+    {
+        Ends victim; // the same secret, for once
+        victim.give(1, again);
+        for (int i = 0; i < 3; i++)
+            victim.rc[1] = pvn_seal_handshake(victim.s[1], &victim.err[1]);
+        EXPECT_EQ(-EKEYREJECTED, victim.rc[1]);
+    }
+    Ends victim;
+    victim.step();
+    victim.take(0);
+    victim.give(0, e.sent[1]);
+    EXPECT_EQ(-EKEYREJECTED, pvn_seal_handshake(victim.s[0], &victim.err[0]));
+}
+
+// An end that is connected to itself, or to another one of its kind.
+TEST(Relay, AReflectionProvesNothing)
+{
+    Ends e;
+    e.step();
+    e.give(0, e.take(0));
+    EXPECT_EQ(-EKEYREJECTED, pvn_seal_handshake(e.s[0], &e.err[0]));
+}
+
+// Two connections whose streams are exchanged, in both directions or one: their secrets differ.
+TEST(Relay, ExchangedConnectionsDoNotComeUp)
+{
+    Ends a(Ends::secret(1), Ends::secret(1)), b(Ends::secret(2), Ends::secret(2));
+    for (int i = 0; i < 10; i++) {
+        a.step();
+        b.step();
+        for (int from = 0; from < 2; from++) {
+            Bytes of_a = a.take(from), of_b = b.take(from);
+            a.give(!from, of_b);
+            b.give(!from, of_a);
+        }
+    }
+    for (int end = 0; end < 2; end++) {
+        EXPECT_EQ(-EKEYREJECTED, a.rc[end]);
+        EXPECT_EQ(-EKEYREJECTED, b.rc[end]);
+    }
+}
+
+TEST(Relay, EveryFlippedByteOfARecordIsNoticed)
+{
+    size_t len = 0;
+    for (size_t at = 0; at <= len; at++) {
+        Ends e;
+        Bytes got(100);
+        ASSERT_TRUE(e.shake());
+        ASSERT_EQ(9, pvn_seal_send(e.s[0], "gradients", 9));
+        Bytes record = e.take(0);
+        len = record.size() - 1;
+        record[at] ^= 0x40;
+        e.give(1, record);
+        ssize_t n = pvn_seal_recv(e.s[1], got.data(), got.size());
+        /* A length that has grown: the rest is waited for, and then there is none. */
+        EXPECT_TRUE(n == -EBADMSG || n == -EAGAIN) << at << ": " << n;
+        e.hang_up(1);
+        n = pvn_seal_recv(e.s[1], got.data(), got.size());
+        EXPECT_TRUE(n == -EBADMSG || n == 0) << at << ": " << n;
+    }
+    EXPECT_GT(len, 20u);
+}
+
+TEST(Relay, RecordsThatAreRepeatedDroppedOrExchangedAreNoticed)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        Ends e;
+        Bytes got(100);
+        ASSERT_TRUE(e.shake());
+        ASSERT_EQ(3, pvn_seal_send(e.s[0], "one", 3));
+        Bytes one = e.take(0);
+        ASSERT_EQ(3, pvn_seal_send(e.s[0], "two", 3));
+        Bytes two = e.take(0);
+        ssize_t n = 0;
+        if (kind == 0 || kind == 3) { // repeated, or sent back
+            e.give(kind == 0, one);
+            if (kind == 0) {
+                EXPECT_EQ(3, pvn_seal_recv(e.s[1], got.data(), got.size()));
+                e.give(1, one);
+            }
+            n = pvn_seal_recv(e.s[kind == 0], got.data(), got.size());
+        } else { // dropped, exchanged
+            e.give(1, two);
+            if (kind == 2)
+                e.give(1, one);
+            n = pvn_seal_recv(e.s[1], got.data(), got.size());
+        }
+        EXPECT_EQ(-EBADMSG, n) << kind;
+    }
+}
+
+TEST(Relay, AnEndIsAnEndAndNotMore)
+{
+    Ends e;
+    uint8_t b[8];
+    ASSERT_TRUE(e.shake());
+    ASSERT_EQ(3, pvn_seal_send(e.s[0], "one", 3));
+    e.pass();
+    e.hang_up(1);
+    EXPECT_EQ(3, pvn_seal_recv(e.s[1], b, sizeof(b)));
+    EXPECT_EQ(0, pvn_seal_recv(e.s[1], b, sizeof(b)));
+    EXPECT_EQ(0, pvn_seal_recv(e.s[1], b, sizeof(b))) << "and stays one";
+    EXPECT_EQ(-EPIPE, pvn_seal_send(e.s[1], b, 1)) << "without SIGPIPE";
+}
+
+// Thousands that fail leave nothing behind; AddressSanitizer counts.
+TEST(Relay, ManyThatFail)
+{
+    for (int i = 0; i < 300; i++) {
+        Ends e(Ends::secret(1), Ends::secret(i % 2 ? 1 : 2));
+        if (i % 2)
+            e.step();
+        else
+            EXPECT_FALSE(e.shake());
+    }
+    EXPECT_EQ(0u, ERR_peek_error()) << "an error is left for the host process";
+}
+
+} // namespace
