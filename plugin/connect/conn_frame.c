@@ -203,6 +203,7 @@ bool pvn_conn_has_input(const struct pvn_conn *c)
     uint8_t byte;
 
     return c->ctrl.started || c->ctrl.fd < 0 || c->ctrl.eof ||
+           c->ctrl.io->has_pending(c->ctrl.seal) ||
            recv(c->ctrl.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 

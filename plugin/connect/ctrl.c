@@ -14,6 +14,12 @@ void pvn_ctrl_init(struct pvn_ctrl *c, int fd)
 {
     memset(c, 0, sizeof(*c));
     c->fd = fd;
+    c->io = &pvn_sockio_plain;
+}
+
+void pvn_ctrl_seal(struct pvn_ctrl *c)
+{
+    c->io = &pvn_sockio_sealed;
 }
 
 void pvn_ctrl_close(struct pvn_ctrl *c)
@@ -26,6 +32,7 @@ void pvn_ctrl_close(struct pvn_ctrl *c)
             ;
         pvn_sock_close(c->fd);
     }
+    pvn_seal_free(c->seal);
     free(c->tx);
     free(c->body);
     pvn_ctrl_init(c, -1);
@@ -58,18 +65,13 @@ int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void 
 int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
 {
     while (c->tx_done < c->tx_len) {
-        ssize_t n =
-            send(c->fd, c->tx + c->tx_done, c->tx_len - c->tx_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = c->io->send(c->fd, c->seal, c->tx + c->tx_done, c->tx_len - c->tx_done);
 
-        if (n >= 0) {
-            c->tx_done += (size_t)n;
-            continue;
-        }
-        if (errno == EINTR)
-            continue;
-        if (errno == EAGAIN)
+        if (n == -EAGAIN)
             return -EAGAIN;
-        return pvn_err_set(err, -errno, "sending on the control connection failed");
+        if (n < 0)
+            return pvn_err_set(err, (int)n, "sending on the control connection failed");
+        c->tx_done += (size_t)n;
     }
     free(c->tx);
     c->tx = NULL;
@@ -82,7 +84,7 @@ int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
 static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, struct pvn_err *err)
 {
     while (*have < want) {
-        ssize_t n = recv(c->fd, buf + *have, want - *have, MSG_DONTWAIT);
+        ssize_t n = c->io->recv(c->fd, c->seal, buf + *have, want - *have);
 
         if (n > 0) {
             *have += (size_t)n;
@@ -93,10 +95,15 @@ static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, str
                 return pvn_err_set(err, -ECONNRESET,
                                    "peer closed the control connection within a frame");
             return pvn_err_set(err, -EPIPE, "peer closed the control connection");
-        } else if (errno == EAGAIN) {
+        } else if (n == -EAGAIN) {
             return -EAGAIN;
-        } else if (errno != EINTR) {
-            return pvn_err_set(err, -errno, "receiving on the control connection failed");
+        } else if (n == -EBADMSG) {
+            shutdown(c->fd, SHUT_RDWR); /* whoever watches the socket sees that it is over */
+            return pvn_err_set(err, -EBADMSG,
+                               "what came on the control connection is not what the peer sent: it "
+                               "was damaged or forged");
+        } else {
+            return pvn_err_set(err, (int)n, "receiving on the control connection failed");
         }
     }
     return 0;

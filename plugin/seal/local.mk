@@ -6,7 +6,9 @@ libpvn_core_la_SOURCES += \
     plugin/seal/key.h \
     plugin/seal/key_priv.h \
     plugin/seal/seal.h \
-    plugin/seal/seal_first.c
+    plugin/seal/seal_first.c \
+    plugin/seal/sockio.c \
+    plugin/seal/sockio.h
 if HAVE_OPENSSL
 libpvn_core_la_SOURCES += \
     plugin/seal/key_derive.c \

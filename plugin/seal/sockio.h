@@ -1,0 +1,27 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the bytes of one TCP connection are read and written: plain, or sealed. Whoever has a connection has its table, and
+ * calls the socket itself for what concerns no bytes (its end, its state, the poller).
+ *
+ * A poller sees the socket alone. Bytes that a sealed stream has taken from it, and its user has not, show by has_pending;
+ * a recv that has returned -EAGAIN leaves none.
+ *
+ * Threads: one at a time per connection. Nothing blocks.
+ */
+#ifndef PVN_SEAL_SOCKIO_H
+#define PVN_SEAL_SOCKIO_H
+
+#include "seal/seal.h"
+
+/* fd: non-blocking; seal: of the sealed table, after its handshake; NULL for the plain one. send and recv: bytes, 0 (recv:
+ * the end), or a negative errno, as seal.h has them. */
+struct pvn_sockio {
+    ssize_t (*send)(int fd, struct pvn_seal *seal, const void *buf, size_t len);
+    ssize_t (*recv)(int fd, struct pvn_seal *seal, void *buf, size_t len);
+    bool (*has_pending)(const struct pvn_seal *seal);
+};
+
+extern const struct pvn_sockio pvn_sockio_plain, pvn_sockio_sealed;
+
+#endif
