@@ -16,6 +16,7 @@
 #include "perf/results/report.h"
 #include "perf/jobs/serve.h"
 #include "perf/rank/stop.h"
+#include "seal/key.h"
 #include "tools/boot_tcp.h"
 #include "tools/launch_env.h"
 #include "tools/pmix.h"
@@ -161,6 +162,18 @@ static int print_params(void)
     return rc ? PVN_PERF_USAGE : PVN_PERF_OK;
 }
 
+static int make_key(const char *path)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char text[PVN_ERR_TEXT_LEN];
+
+    if (pvn_key_make(path, &err) == 0)
+        return PVN_PERF_OK;
+    pvn_err_format(&err, text, sizeof(text));
+    fprintf(stderr, "pvn-perf: --make-key: %s\n", text);
+    return PVN_PERF_FAILED;
+}
+
 static int run_perf(int argc, char **argv)
 {
     static struct pvn_perf_opts o;
@@ -176,6 +189,8 @@ static int run_perf(int argc, char **argv)
         return rc == PVN_PERF_HELP ? PVN_PERF_OK : rc;
     if (o.mode == PVN_PERF_PARAMS)
         return print_params();
+    if (o.make_key[0])
+        return make_key(o.make_key);
     if (o.mode == PVN_PERF_SERVE)
         return pvn_serve(&o);
     rc = find_place(&place, &o);

@@ -128,6 +128,8 @@ const BadArgs kBad[] = {
     {{"ring", "--plot", "f", "--csv", "f"}, "f is given for two kinds of output"},
     {{"ring", "--params"}, "remove 'ring'"},
     {{"--params", "--json", "f"}, "remove the other options"},
+    {{"--make-key", "f", "--json", "f"}, "only makes a key"},
+    {{"p2p", "--make-key", "f"}, "only makes a key"},
     {{"p2p", "--group", "9"}, "1 to 8"},
     {{"p2p", "--abi", "4", "--group", "2"}, "no grouped receives"},
     {{"p2p", "--abi", "3"}, "4 to 12"},

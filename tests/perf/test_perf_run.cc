@@ -315,6 +315,22 @@ TEST(Run, ParamsAreListedAndChecked)
     EXPECT_NE(r.err.find("many"), std::string::npos) << r.err;
 }
 
+TEST(Run, AKeyIsMadeOnceAndForItsOwner)
+{
+    Dir d;
+    struct stat st;
+    Outcome r = Perf("--make-key " + (d / "key"));
+
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(r.out, "");
+    ASSERT_EQ(stat((d / "key").c_str(), &st), 0);
+    EXPECT_EQ(st.st_mode & 07777, 0600u);
+    EXPECT_EQ(st.st_size, 65);
+    r = Perf("--make-key " + (d / "key"));
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("is not overwritten"), std::string::npos) << r.err;
+}
+
 // ---- This build's own plugin, found without being named ----
 
 TEST(OwnPlugin, VerifiesOnTheDefaultInterface)

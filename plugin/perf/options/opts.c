@@ -162,6 +162,10 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
         return rc;
     if (o->mode == PVN_PERF_PARAMS && o->given & (o->given - 1))
         return pvn_opts_bad("--params only prints the parameters: remove the other options");
+    if (o->make_key[0] && (o->given & (o->given - 1) || optind < argc))
+        return pvn_opts_bad("--make-key only makes a key: remove everything else");
+    if (o->make_key[0])
+        return PVN_PERF_OK;
     rc = set_mode(o, argc, argv, optind);
     return rc == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle_options(o) : rc;
 }

@@ -127,6 +127,7 @@ struct pvn_perf_opts {
     double max_time;     /* serve: seconds that a client's run may take */
     char json[512], csv[512], plot[512]; /* "": not requested */
     char baseline[512];                  /* likewise */
+    char make_key[512];                  /* likewise */
     int tolerance;                       /* percent, with baseline */
     int verbose;
     int quiet;

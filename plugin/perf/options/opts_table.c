@@ -169,6 +169,9 @@ static const struct pvn_option rows[] = {
      PVN_OPT_FLAG(verbose)},
     {"params", NULL, "alone: the plugin's parameters and their values here", 0,
      PVN_OPT(SET, mode, PVN_PERF_PARAMS, 0)},
+    {"make-key", "FILE",
+     "alone: makes a key for NCCL_PVRDMA_KEY_FILE, in a file that is not there yet", 0,
+     PVN_OPT_TEXT(make_key), .complete = PVN_OPTION_FILE},
     PVN_OPTIONS_END};
 
 /* In the order of enum pvn_perf_mode. */
