@@ -16,6 +16,7 @@
 #include "base/param.h"
 #include "connect/route.h"
 #include "connect/sock.h"
+#include "connect/token.h"
 #include "nccl/types.h"
 #include "net-tcp/iface.h"
 #include "net-tcp/sockopt.h"
@@ -314,9 +315,11 @@ static int preamble(void *ctx, int lane, int stream, uint8_t *out)
                              .session = a->session,
                              .nonce = a->nonce};
 
-    _Static_assert(PVN_PREAMBLE_BYTES <= (int)PVN_TCP_PREAMBLE_MAX, "a stream's preamble must fit");
-    pvn_preamble_encode(out, &p);
-    return PVN_PREAMBLE_BYTES;
+    _Static_assert(PVN_PREAMBLE_MOST <= (int)PVN_TCP_PREAMBLE_MAX, "a stream's preamble must fit");
+    /* Without a token, which is not to be expected, the listener refuses it. */
+    if (a->streams && pvn_token_of_stream(a->streams, lane, stream, p.token, NULL) == 0)
+        p.kind = PVN_PREAMBLE_STREAM_KEY;
+    return pvn_preamble_encode(out, &p);
 }
 
 static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,

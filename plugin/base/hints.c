@@ -127,6 +127,15 @@ static const struct pvn_hint table[] = {
     {PVN_HINT_PROTO_MISMATCH, PVN_HINT_ERRNO, EPROTO, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the other end runs another release of the plugin or another program",
      "compare the versions in both logs (NCCL_DEBUG=INFO); install the same release on all nodes"},
+    {PVN_HINT_OTHER_KEY, PVN_HINT_ERRNO, EKEYREJECTED, PVN_PHASE_ANY, PVN_PAST_ANY,
+     "the two ends have different key files, one of them has none, or somebody else answers in the "
+     "peer's place",
+     "compare `sha256sum` of NCCL_PVRDMA_KEY_FILE at all ranks, each of which needs the same file or "
+     "none"},
+    {PVN_HINT_FORGED, PVN_HINT_ERRNO, EBADMSG, PVN_PHASE_ANY, PVN_PAST_ANY,
+     "bytes of an encrypted connection were changed between the two ends, or are somebody else's",
+     "look for a proxy or a faulty adapter between the two hosts; if there is none, somebody "
+     "interferes"},
     {PVN_HINT_LIB_MISSING, PVN_HINT_ERRNO, ENOENT, PVN_PHASE_LOAD, PVN_PAST_ANY,
      "a library that is loaded at run time is not installed",
      "install rdma-core (libibverbs1) for RDMA and libnl-route-3-200 for interface details; TCP "

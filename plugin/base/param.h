@@ -48,6 +48,9 @@ enum pvn_rdma_mode_param {
     PVN_RDMA_MODE_SEND
 };
 
+/* NCCL_PVRDMA_ENCRYPT. */
+enum pvn_encrypt { PVN_ENCRYPT_AUTO = 0, PVN_ENCRYPT_CONTROL, PVN_ENCRYPT_ALL };
+
 enum pvn_param_source {
     PVN_PARAM_FROM_DEFAULT = 0,
     PVN_PARAM_FROM_ENV,  /* NCCL_PVRDMA_NAME */
@@ -108,9 +111,14 @@ struct pvn_params {
     int traffic_class; /* -1: not set */
     bool tc_force;
 
+    /* a key of both ends, see seal/key.h */
+    char key_file[PVN_PARAM_STR_LEN]; /* "": none */
+    int encrypt;                      /* enum pvn_encrypt */
+
     /* deadlines of connecting and closing */
     uint64_t connect_timeout;
     uint64_t accept_timeout; /* 0: none */
+    uint64_t seal_timeout;
     uint64_t hello_timeout;
     uint64_t offer_timeout;
     uint64_t bind_timeout;
@@ -133,6 +141,7 @@ struct pvn_params {
     char verbs_lib[PVN_PARAM_STR_LEN];
     char cuda_lib[PVN_PARAM_STR_LEN];
     char nl_lib[PVN_PARAM_STR_LEN];
+    char ssl_lib[PVN_PARAM_STR_LEN];
 
     uint8_t source[PVN_PARAM_MAX]; /* enum pvn_param_source, by row */
 };

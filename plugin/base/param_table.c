@@ -44,6 +44,11 @@ static const struct pvn_param_word flush_words[] = {{"auto", PVN_FLUSH_MODE_AUTO
                                                     {"none", PVN_FLUSH_MODE_NONE},
                                                     {NULL, 0}};
 
+static const struct pvn_param_word encrypt_words[] = {{"auto", PVN_ENCRYPT_AUTO},
+                                                      {"control", PVN_ENCRYPT_CONTROL},
+                                                      {"all", PVN_ENCRYPT_ALL},
+                                                      {NULL, 0}};
+
 static const struct pvn_param_word auto0_words[] = {{"auto", 0}, {NULL, 0}};
 static const struct pvn_param_word auto1_words[] = {{"auto", -1}, {NULL, 0}};
 static const struct pvn_param_word unset_words[] = {{"unset", -1}, {NULL, 0}};
@@ -403,6 +408,25 @@ static const struct pvn_param_def table[] = {
      FIELD(tc_force),
      .help = "TC overrides the traffic class that a communicator requests."},
 
+    {.name = "KEY_FILE",
+     .type = PVN_PARAM_STRING,
+     .def = "",
+     FIELD(key_file),
+     .help =
+         "File with the job's key: 32 to 4096 bytes that its owner alone may read, the same at "
+         "all ranks; `pvn-perf --make-key FILE` makes one. Both ends of a connection prove to each "
+         "other that they have it, and the control connection is encrypted (ENCRYPT). An end without "
+         "it, or with another one, is refused. Read once, when the plugin is loaded. Empty: nothing "
+         "is proved or encrypted."},
+    {.name = "ENCRYPT",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = encrypt_words,
+     FIELD(encrypt),
+     .help =
+         "With KEY_FILE, which connections are encrypted (TLS 1.3). control: the control connection "
+         "(addresses, keys of registered memory, failover); data are not, and are as fast as without "
+         "a key. all: data over TCP, too, which this build refuses. auto: control."},
     {.name = "CONNECT_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -420,6 +444,14 @@ static const struct pvn_param_def table[] = {
      FIELD(accept_timeout),
      .help = "How long accept waits for the peer to connect, and connect for the peer's "
              "process to call accept, or to go on with the set-up. 0: no limit."},
+    {.name = "SEAL_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "20s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(seal_timeout),
+     .help = "With KEY_FILE: how long a connected peer may take to prove that it has the key."},
     {.name = "HELLO_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -546,6 +578,11 @@ static const struct pvn_param_def table[] = {
      FIELD(nl_lib),
      .help = "The netlink library, by name or path. Without it, interfaces are chosen without "
              "their speed, kind and routes."},
+    {.name = "SSL_LIB",
+     .type = PVN_PARAM_STRING,
+     .def = "libssl.so.3",
+     FIELD(ssl_lib),
+     .help = "OpenSSL's TLS library, version 3, by name or path; loaded with a KEY_FILE only."},
 };
 
 const struct pvn_param_def *pvn_param_table(size_t *count)

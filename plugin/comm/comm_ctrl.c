@@ -26,8 +26,8 @@ bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code)
     bool outage =
         code == -ETIMEDOUT || code == -EHOSTUNREACH || code == -ENETUNREACH || code == -ENETDOWN;
 
-    /* The peer may have lost it in an outage of one direction only. */
-    if (code == -ECONNRESET)
+    /* The peer may have lost it in an outage of one direction only. Forged bytes are nothing else to either end. */
+    if (code == -ECONNRESET || code == -EBADMSG)
         outage = pvn_conn_keeps(c->link.conn);
     if (!outage || !pvn_conn_failover(c->link.conn) || !pvn_engine_may_pause(c->engine) ||
         pvn_engine_paused(c->engine))
@@ -58,7 +58,7 @@ static uint64_t limit(const struct pvn_comm *c)
 {
     uint64_t ns = pvn_params_get()->failover_timeout;
 
-    if (c->link.ctrl_err.code == -ECONNRESET)
+    if (c->link.ctrl_err.code == -ECONNRESET || c->link.ctrl_err.code == -EBADMSG)
         return RESET_NS;
 
     return c->link.sender && pvn_paths_more(&c->link.paths) ? ns / 4 : ns;

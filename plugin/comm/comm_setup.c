@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "comm/plugin.h"
+#include "seal/seal_begin.h"
 
 /* Each lane lowers it to its own chunk size (max_chunk). */
 enum { CHUNK_MAX = 64 << 20 };
@@ -191,6 +192,20 @@ static void keep_control(struct pvn_comm *c)
     comm_failback_need(true);
 }
 
+/* There an acceptor's caller waits for the HELLO within accept, which with a key needs steps of a connector that may be
+ * waiting likewise: each rank of a ring for the next one. */
+static int refuse_lazy(const struct pvn_comm_cfg *cfg, struct pvn_err *err)
+{
+    if (!cfg->lazy || !pvn_seal_key())
+        return 0;
+    pvn_err_set(
+        err, -EOPNOTSUPP,
+        "NCCL_PVRDMA_KEY_FILE needs version 5 of NCCL's interface or a later one (NCCL 2.12): "
+        "this NCCL uses version 4");
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return err->code;
+}
+
 /* ---- listen, accept ---- */
 
 int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_listen **out,
@@ -200,7 +215,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     struct pvn_listen *l;
 
     *out = NULL;
-    if (find_device(cfg->dev, &lc.dev, err) != 0)
+    if (find_device(cfg->dev, &lc.dev, err) != 0 || refuse_lazy(cfg, err) != 0)
         return report(err);
     l = calloc(1, sizeof(*l));
     if (!l) {
@@ -209,6 +224,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     }
     lc.nports = ports(lc.dev, lc.port);
     lc.received = comm_received;
+    lc.key = pvn_seal_key();
     lc.shared = may_be_shared(cfg, lc.dev);
     lc.failover = failover_requested(lc.dev);
     lc.nothers = pvn_devices_beside(lc.dev, lc.other, PVN_OTHER_ADDRS);
@@ -414,6 +430,8 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     int rc;
 
     rc = find_device(cfg->dev, &cc.dev, err);
+    if (rc == 0)
+        rc = refuse_lazy(cfg, err);
     if (rc)
         return rc;
     rc = pvn_handle_decode(handle, PVN_HANDLE_BYTES, &h, err);
@@ -428,6 +446,8 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     cc.nseen += pvn_devices_beside(cc.dev, cc.seen + cc.nseen, PVN_OTHER_ADDRS - cc.nseen);
     cc.shared = may_be_shared(cfg, cc.dev);
     cc.session = h.session;
+    cc.key = pvn_seal_key();
+    cc.peer_has_key = h.has_key;
     choose_peer(&cc, &h);
     p = comm_pending_new(cfg->owner, err);
     if (!p)

@@ -33,7 +33,7 @@ void comm_fail_by_peer(struct pvn_comm *c)
 static bool is_path_lost(int code)
 {
     return code == -ECONNRESET || code == -ETIMEDOUT || code == -EHOSTUNREACH ||
-           code == -ENETUNREACH || code == -ENETDOWN || code == -ECONNABORTED;
+           code == -ENETUNREACH || code == -ENETDOWN || code == -ECONNABORTED || code == -EBADMSG;
 }
 
 /* The control connection has brought something. */

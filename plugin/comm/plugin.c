@@ -15,6 +15,7 @@
 #include "comm/placement.h"
 #include "base/param.h"
 #include "base/poller.h"
+#include "seal/seal_begin.h"
 #include "stats/stats.h"
 #include "base/version.h"
 
@@ -34,6 +35,7 @@ __attribute__((destructor)) static void unmap(void)
         comm_pending_drop(NULL);
         pvn_stats_close();
         pvn_devices_unload();
+        pvn_seal_end();
         pvn_params_unload();
     }
     pthread_mutex_unlock(&plugin_state.lock);
@@ -52,6 +54,7 @@ static void start_afresh(void)
     pvn_poller_after_fork();
     pvn_stats_after_fork();
     pvn_devices_after_fork();
+    pvn_seal_end();
     pvn_params_unload();
 }
 
@@ -68,6 +71,11 @@ static void banner(int abi)
     for (i = 0; i < n; i++)
         pvn_info(PVN_INIT | PVN_NET, "device %d: %s", i,
                  pvn_device_describe(pvn_device_get(i), text, sizeof(text)));
+    if (pvn_seal_key())
+        pvn_info(
+            PVN_INIT | PVN_NET,
+            "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE; control connections are "
+            "sealed, data are not");
     if (pvn_devices_left_out()[0])
         pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
     pvn_placement_log();
@@ -87,8 +95,11 @@ static int load(int abi, struct pvn_err *err)
     rc = pvn_params_load(err);
     if (rc)
         return rc;
-    rc = pvn_devices_load(err);
+    rc = pvn_seal_begin(pvn_params_get(), err);
+    if (rc == 0)
+        rc = pvn_devices_load(err);
     if (rc) {
+        pvn_seal_end();
         pvn_params_unload();
         return rc;
     }

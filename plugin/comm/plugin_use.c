@@ -10,6 +10,7 @@
 #include "base/hints.h"
 #include "base/poller.h"
 #include "comm/comm_pending.h"
+#include "seal/seal_begin.h"
 #include "stats/stats.h"
 
 struct plugin_state plugin_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -22,6 +23,7 @@ void plugin_unload_if_idle(void)
     if (plugin_state.held)
         return;
     pvn_stats_close();
+    pvn_seal_end();
     pvn_log_flush(1);
     atomic_store(&plugin_state.loaded, false);
 }

@@ -23,9 +23,12 @@ struct state {
 };
 
 static const struct state states[PVN_CONN_STATES] = {
-    [PVN_CONN_START] = {"START", BIT(DIAL) | BIT(HELLO) | BIT(CLOSED), PVN_PHASE_DIAL, "starting"},
-    [PVN_CONN_DIAL] = {"DIAL", BIT(HELLO) | BIT(CLOSED), PVN_PHASE_DIAL,
+    [PVN_CONN_START] = {"START", BIT(DIAL) | BIT(SEAL) | BIT(HELLO) | BIT(CLOSED), PVN_PHASE_DIAL,
+                        "starting"},
+    [PVN_CONN_DIAL] = {"DIAL", BIT(SEAL) | BIT(HELLO) | BIT(CLOSED), PVN_PHASE_DIAL,
                        "connecting to the peer's listener"},
+    [PVN_CONN_SEAL] = {"SEAL", BIT(DIAL) | BIT(HELLO) | BIT(CLOSED), PVN_PHASE_HELLO,
+                       "waiting for the peer to prove the key"},
     [PVN_CONN_HELLO] = {"HELLO", BIT(DIAL) | BIT(OFFER) | BIT(CLOSED), PVN_PHASE_HELLO,
                         "waiting for the peer's HELLO"},
     [PVN_CONN_OFFER] = {"OFFER", BIT(BIND) | BIT(CLOSED), PVN_PHASE_OFFER,
@@ -60,7 +63,7 @@ enum pvn_phase conn_phase(const struct pvn_conn *c)
 
 const char *conn_doing(const struct pvn_conn *c)
 {
-    if (c->state == PVN_CONN_HELLO && c->cfg.sender && !c->began_ns)
+    if ((c->state == PVN_CONN_SEAL || c->state == PVN_CONN_HELLO) && c->cfg.sender && !c->began_ns)
         return "waiting for the peer's process to call accept";
     return states[c->state].doing;
 }
@@ -123,6 +126,9 @@ void conn_report(struct pvn_conn *c, const char *text)
     uint8_t body[PVN_REASON_MAX + 2];
     int n = pvn_reason_encode(body, sizeof(body), text);
 
+    /* Its handshake is not done: there is no stream for frames. */
+    if (c->state == PVN_CONN_SEAL)
+        return;
     /* To a peer that is up already an ERROR is the end of the comm, and this comm goes on. */
     if (c->state == PVN_CONN_READY && (c->cfg.resumes || c->theirs.resumes))
         return;

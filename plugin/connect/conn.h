@@ -23,6 +23,7 @@
 enum pvn_conn_state {
     PVN_CONN_START,  /* connector: nothing is done yet */
     PVN_CONN_DIAL,   /* connector: get a TCP connection to the listener named in the handle */
+    PVN_CONN_SEAL,   /* with a key: both ends prove it, and seal the control connection */
     PVN_CONN_HELLO,  /* learn who the peer is and which wire version both speak */
     PVN_CONN_OFFER,  /* make this end's lanes, learn the peer's, agree on the pairs */
     PVN_CONN_BIND,   /* connect each lane to its pair with what the peer's offer says of it */
@@ -41,6 +42,7 @@ enum { PVN_CONN_INBOX = 128 };
 /* Gaps between calls of accept or step that are longer do not count against its time limit. */
 #define PVN_AWAY_NS (PVN_NS_PER_S / 2)
 
+struct pvn_key;
 struct pvn_listen_sockets;
 
 struct pvn_conn_cfg {
@@ -57,12 +59,14 @@ struct pvn_conn_cfg {
     bool has_instead;
     struct sockaddr_storage instead;
     uint64_t session;
-    uint64_t nonce;    /* connector: 0, made for every attempt */
-    int traffic_class; /* requested by the communicator at this end, -1: not */
-    bool lazy;         /* PVN_FEATURE_LAZY */
-    bool shared;       /* PVN_FEATURE_SHARED; the same for all connections of a comm */
-    uint64_t resumes;  /* connector: of struct pvn_hello */
-    bool failover;     /* requested by this end: the comm outlives its lanes */
+    uint64_t nonce;            /* connector: 0, made for every attempt */
+    const struct pvn_key *key; /* both ends prove it; NULL: none. Outlives the conn */
+    bool peer_has_key;         /* connector: as the listener's handle says */
+    int traffic_class;         /* requested by the communicator at this end, -1: not */
+    bool lazy;                 /* PVN_FEATURE_LAZY */
+    bool shared;               /* PVN_FEATURE_SHARED; the same for all connections of a comm */
+    uint64_t resumes;          /* connector: of struct pvn_hello */
+    bool failover;             /* requested by this end: the comm outlives its lanes */
     /* Connector, with failover: devices at whose addresses its process can be seen (presence.h). */
     int nseen;
     const struct pvn_device *seen[PVN_OTHER_ADDRS];
@@ -101,7 +105,9 @@ struct pvn_conn {
     unsigned unwatched;      /* calls of pvn_conn_watch without a watch */
     struct pvn_hello mine, theirs;
     bool hello_seen; /* a valid HELLO has come */
-    bool frame_sent; /* this state's frame has been queued */
+    bool in_clear;   /* SEAL, connector: the listener refuses without a handshake */
+    uint8_t streams[PVN_SECRET_BYTES]; /* with a key, from HELLO on: of data connections' tokens */
+    bool frame_sent;                   /* this state's frame has been queued */
     bool said_waiting, said_dial;
     unsigned redials; /* connections that the peer closed without an answer */
     unsigned attempts;

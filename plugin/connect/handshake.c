@@ -39,6 +39,9 @@ struct step {
 static const struct step steps[PVN_CONN_UP] = {
     [PVN_CONN_START] = {{conn_step_start, NULL}, 0, NULL},
     [PVN_CONN_DIAL] = {{conn_step_dial, NULL}, PARAM(connect_timeout), KNOB("CONNECT_TIMEOUT")},
+    [PVN_CONN_SEAL] = {{conn_step_seal_connector, conn_step_seal_acceptor},
+                       PARAM(seal_timeout),
+                       KNOB("SEAL_TIMEOUT")},
     [PVN_CONN_HELLO] = {{conn_step_hello_connector, conn_step_hello_acceptor},
                         PARAM(hello_timeout),
                         KNOB("HELLO_TIMEOUT")},
@@ -118,7 +121,7 @@ struct pvn_conn *pvn_conn_accepted(const struct pvn_conn_cfg *cfg, int fd)
     if (!c)
         return NULL;
     pvn_ctrl_init(&c->ctrl, fd);
-    conn_goto(c, PVN_CONN_HELLO);
+    conn_goto(c, cfg->key ? PVN_CONN_SEAL : PVN_CONN_HELLO);
     return c;
 }
 
@@ -185,7 +188,8 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
 
     if (s->deadline && !at_leisure(c))
         limit = *(const uint64_t *)((const char *)p + s->deadline);
-    if (c->state == PVN_CONN_HELLO && c->cfg.sender && !c->began_ns) {
+    if ((c->state == PVN_CONN_SEAL || c->state == PVN_CONN_HELLO) && c->cfg.sender &&
+        !c->began_ns) {
         limit = p->accept_timeout;
         knob = KNOB("ACCEPT_TIMEOUT");
     }

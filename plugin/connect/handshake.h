@@ -2,12 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Setting up a comm's connection: one state machine for both ends, from the first packet to lanes
- * that have carried a round trip (design: START, DIAL, HELLO, OFFER, BIND, VERIFY, READY, UP; then
+ * that have carried a round trip (design: START, DIAL, SEAL, HELLO, OFFER, BIND, VERIFY, READY, UP; then
  * DRAIN, CLOSED; FAILED from anywhere). Each state has a name, a step function per role, the states
  * that may follow and a deadline with its knob; one function changes state and checks.
  *
  *     connector                                  acceptor
  *     DIAL    TCP to the handle's address        (listener: preamble, session, nonce)
+ *     SEAL    preamble ------------------------>  with a key only; then a handshake of TLS 1.3, behind
+ *             <------------ handshake ----------->  which all is sealed
  *     HELLO   preamble, HELLO ----------------->
  *             <--------------------------------- HELLO
  *     OFFER   its lanes ----------------------->

@@ -72,6 +72,7 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     a->sender = c->cfg.sender;
     a->session = c->cfg.session;
     a->nonce = c->cfg.nonce;
+    a->streams = c->cfg.key ? c->streams : NULL;
     a->traffic_class = c->traffic_class;
     a->acknowledged = pvn_conn_failover(c);
     a->clear_to_send = pvn_conn_shared(c);
@@ -643,9 +644,10 @@ static void come_up(struct pvn_conn *c)
     pvn_conn_lanes_text(c, text, sizeof(text));
     pvn_stat_lanes(c->stat, text);
     /* NCCL shows INIT by default, NET only on request, and this line concerns every user. */
-    pvn_info(PVN_INIT | PVN_NET, "%s: %s %s, wire version %d, %d lane%s: %s", c->where,
+    pvn_info(PVN_INIT | PVN_NET, "%s: %s %s, wire version %d, %s%d lane%s: %s", c->where,
              c->cfg.sender ? "sends to" : "receives from", c->who,
-             pvn_wire_agree(&c->mine, &c->theirs, NULL), c->nlanes, c->nlanes == 1 ? "" : "s",
+             pvn_wire_agree(&c->mine, &c->theirs, NULL),
+             c->cfg.key ? "control connection sealed, " : "", c->nlanes, c->nlanes == 1 ? "" : "s",
              text);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The steps that handshake.c drives: handshake_steps.c has START to HELLO, handshake_lanes.c OFFER
- * to READY. */
+/* The steps that handshake.c drives: handshake_steps.c has START to HELLO but for SEAL, which handshake_seal.c has,
+ * handshake_lanes.c OFFER to READY. */
 #ifndef PVN_CONNECT_HANDSHAKE_PRIV_H
 #define PVN_CONNECT_HANDSHAKE_PRIV_H
 
@@ -11,6 +11,8 @@
  * conn_fail_now returned. */
 int conn_step_start(struct pvn_conn *c);
 int conn_step_dial(struct pvn_conn *c);
+int conn_step_seal_connector(struct pvn_conn *c);
+int conn_step_seal_acceptor(struct pvn_conn *c);
 int conn_step_hello_connector(struct pvn_conn *c);
 int conn_step_hello_acceptor(struct pvn_conn *c);
 int conn_step_offer_connector(struct pvn_conn *c);
@@ -18,6 +20,10 @@ int conn_step_offer_acceptor(struct pvn_conn *c);
 int conn_step_bind(struct pvn_conn *c);
 int conn_step_verify(struct pvn_conn *c);
 int conn_step_ready(struct pvn_conn *c);
+
+/* Connector: the listener has closed the connection before it read what this end has sent, as it does with connections that
+ * are silent for too long while its process is busy. True: worth another try, and DIAL is next. */
+bool conn_redial(struct pvn_conn *c);
 
 /* The state's time is over, for it has lasted so long: lanes that are behind are left out. 0: go on
  * without them; 1: the state is not about lanes; negative: as pvn_conn_fail. */

@@ -104,6 +104,38 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     return -EAGAIN;
 }
 
+/* Connector: true if this end and the listener both have a key, or none. */
+static bool keys_fit(const struct pvn_conn *c)
+{
+    return (c->cfg.key != NULL) == c->cfg.peer_has_key;
+}
+
+/* If not: says so to the listener as well. Returns as pvn_conn_fail. */
+static int refuse_unlike(struct pvn_conn *c)
+{
+    struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
+                             .kind = PVN_PREAMBLE_CTRL,
+                             .session = c->cfg.session,
+                             .nonce = pvn_random64()};
+    uint8_t bytes[PVN_PREAMBLE_MOST];
+    struct pvn_err err = PVN_ERR_INIT;
+
+    /* The reason goes behind it, in an ERROR frame. */
+    pvn_ctrl_put(&c->ctrl, bytes, (size_t)pvn_preamble_encode(bytes, &p), NULL);
+    if (c->cfg.key)
+        pvn_err_set(
+            &err, -EKEYREJECTED,
+            "this process has a key (NCCL_PVRDMA_KEY_FILE), and the peer's listener has none, "
+            "or is of a release without keys");
+    else
+        pvn_err_set(
+            &err, -EKEYREJECTED,
+            "the peer's listener has a key (NCCL_PVRDMA_KEY_FILE), and this process has none");
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    pvn_err_set_hint(&err, PVN_HINT_OTHER_KEY);
+    return conn_fail_now(c, &err);
+}
+
 int conn_step_dial(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -128,7 +160,9 @@ int conn_step_dial(struct pvn_conn *c)
     if (rc)
         return dial_failed(c, rc, &err);
     pvn_err_clear(&c->err);
-    conn_goto(c, PVN_CONN_HELLO);
+    if (!keys_fit(c))
+        return refuse_unlike(c);
+    conn_goto(c, c->cfg.key ? PVN_CONN_SEAL : PVN_CONN_HELLO);
     return 0;
 }
 
@@ -177,10 +211,10 @@ static int hello_refused(struct pvn_conn *c, struct pvn_err *err)
     return conn_fail_now(c, err);
 }
 
-/* The listener closed the connection before it read our HELLO, as it does with connections that
- * are silent for too long while its process is busy: worth another try. */
-static int redial(struct pvn_conn *c)
+bool conn_redial(struct pvn_conn *c)
 {
+    if (c->redials >= MAX_REDIALS)
+        return false;
     pvn_trace(PVN_NET, "%s to %s: closed by the peer before its HELLO, dialling again", c->where,
               c->who);
     c->redials++;
@@ -188,7 +222,22 @@ static int redial(struct pvn_conn *c)
     try_instead(c);
     c->redial_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_DIAL, c->redials);
     conn_goto(c, PVN_CONN_DIAL);
-    return -EAGAIN;
+    return true;
+}
+
+/* In SEAL it has gone out, where there is a key. */
+static int put_preamble(struct pvn_conn *c, struct pvn_err *err)
+{
+    struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
+                             .kind = PVN_PREAMBLE_CTRL,
+                             .session = c->cfg.session,
+                             .nonce = pvn_random64()};
+    uint8_t bytes[PVN_PREAMBLE_MOST];
+
+    if (c->cfg.key)
+        return 0;
+    c->cfg.nonce = p.nonce;
+    return pvn_ctrl_put(&c->ctrl, bytes, (size_t)pvn_preamble_encode(bytes, &p), err);
 }
 
 int conn_step_hello_connector(struct pvn_conn *c)
@@ -200,16 +249,8 @@ int conn_step_hello_connector(struct pvn_conn *c)
     int rc;
 
     if (!c->frame_sent) {
-        struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
-                                 .kind = PVN_PREAMBLE_CTRL,
-                                 .session = c->cfg.session,
-                                 .nonce = pvn_random64()};
-        uint8_t bytes[PVN_PREAMBLE_BYTES];
-
-        c->cfg.nonce = p.nonce;
         c->mine.traffic_class = (int16_t)c->traffic_class;
-        pvn_preamble_encode(bytes, &p);
-        rc = pvn_ctrl_put(&c->ctrl, bytes, sizeof(bytes), &err);
+        rc = put_preamble(c, &err);
         if (rc == 0)
             rc = put_hello(c, &err);
         if (rc)
@@ -217,8 +258,8 @@ int conn_step_hello_connector(struct pvn_conn *c)
     }
     pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does get */
     rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
-    if ((rc == -EPIPE || rc == -ECONNRESET) && !c->ctrl.started && c->redials < MAX_REDIALS)
-        return redial(c);
+    if ((rc == -EPIPE || rc == -ECONNRESET) && !c->ctrl.started && conn_redial(c))
+        return -EAGAIN;
     rc = conn_judge(c, rc, 1u << PVN_FRAME_HELLO, type, body, len, &err);
     if (rc < 0)
         return rc;

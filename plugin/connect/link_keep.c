@@ -54,7 +54,7 @@ static bool reports(int fd, short events)
     return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* True if the peer's machine has taken the HELLO. */
+/* True if the peer's machine has taken the HELLO, or with a key what goes before. */
 static bool is_acknowledged(const struct pvn_conn *conn)
 {
     int unsent = 1;
@@ -91,7 +91,8 @@ static void dial(struct pvn_link_keep *k, uint64_t now)
 static void step_dialled(struct pvn_link_keep *k, uint64_t now)
 {
     int rc = pvn_conn_step(k->conn);
-    bool acknowledged = k->conn->state == PVN_CONN_HELLO && is_acknowledged(k->conn);
+    bool waits = k->conn->state == PVN_CONN_SEAL || k->conn->state == PVN_CONN_HELLO;
+    bool acknowledged = waits && is_acknowledged(k->conn);
 
     atomic_store(&k->lives, acknowledged || k->conn->state == PVN_CONN_OFFER);
     if (k->conn->state == PVN_CONN_OFFER) {

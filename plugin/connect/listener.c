@@ -15,6 +15,8 @@
 #include "base/param.h"
 #include "base/random.h"
 
+#define KEY_FILE "NCCL_PVRDMA_KEY_FILE"
+
 /* None of the members is given out: those that are have a reference. After close there are others
  * where a comm let go while its peer was connecting again. */
 static void destroy(struct pvn_listener *l)
@@ -69,6 +71,7 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
             pvn_wire_addr_from_sockaddr(&h.more[l->on.nmore++],
                                         (const struct sockaddr *)&l->on.addr[l->on.n - 1]);
     h.nmore = l->on.nmore;
+    h.has_key = cfg->key != NULL;
     h.session = l->session;
     pvn_handle_encode(handle, &h);
     l->stat = pvn_stat_new(PVN_STAT_LISTEN, false, cfg->dev->name);
@@ -86,6 +89,9 @@ static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_e
 
     if (known) {
         *err = c->err;
+    } else if (c->err.code == -EKEYREJECTED || strstr(c->err.reason[0], KEY_FILE)) {
+        /* The latter: it has a key, which this process has not, and says so. */
+        listener_note_unproved(l, &c->cfg.peer, c->err.reason[0]);
     } else {
         l->stats.rejected++;
         pvn_info(PVN_NET, "%s: a connection from %s ended before its HELLO: %s", l->cfg.dev->name,
@@ -113,7 +119,7 @@ static void publish_wait(struct pvn_listener *l, uint64_t now)
 static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, struct pvn_err *err)
 {
     uint64_t limit = pvn_params_get()->accept_timeout;
-    char text[PVN_ADDR_TEXT_LEN], why[160] = "", desc[80];
+    char text[PVN_ADDR_TEXT_LEN], why[PVN_ERR_REASON_LEN] = "", desc[80];
 
     if (l->waiting_ns == 0)
         l->waiting_ns = now;
@@ -128,6 +134,8 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, st
     if (l->no_files)
         pvn_str_append(why, sizeof(why), "; connections could not be accepted: %s",
                        pvn_strerror(l->no_files, desc, sizeof(desc)));
+    if (l->unproved[0])
+        pvn_str_append(why, sizeof(why), "; %s", l->unproved);
     pvn_err_set(err, -ETIMEDOUT, "no peer has connected to %s within %.3g s (%sACCEPT_TIMEOUT)%s",
                 pvn_addr_format((const struct sockaddr *)&l->on.addr[0], text, sizeof(text)),
                 (double)limit / PVN_NS_PER_S, PVN_PARAM_PREFIX, why);

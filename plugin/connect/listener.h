@@ -21,7 +21,10 @@
 
 #include "connect/handshake.h"
 
-enum { PVN_LISTENER_UNDECIDED = 64 }; /* connections whose preamble is not complete */
+enum {
+    PVN_LISTENER_UNDECIDED = 64, /* connections whose preamble is not complete */
+    PVN_LISTENER_UNPROVED = 64   /* with a key: connections whose handshake is not complete */
+};
 
 struct pvn_listener;
 
@@ -32,6 +35,7 @@ struct pvn_listener_cfg {
     int traffic_class;
     bool lazy;
     bool shared, failover;             /* of struct pvn_conn_cfg */
+    const struct pvn_key *key;         /* of struct pvn_conn_cfg; outlives the listener */
     uint64_t (*received)(uint64_t id); /* of struct pvn_conn_cfg */
     /* Devices of other interfaces, where a comm that has lost its path may be connected again. */
     int nothers;
@@ -45,6 +49,8 @@ struct pvn_listener_stats {
     uint64_t late;     /* closed because their time was over */
     uint64_t crowded;  /* closed because the room was full */
     uint64_t streams;  /* data connections handed on */
+    uint64_t
+        unproved; /* that named the session and did not prove the key, or have one that is not here */
     uint64_t no_files; /* accept calls that failed for lack of descriptors or memory */
 };
 

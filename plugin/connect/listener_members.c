@@ -4,7 +4,10 @@
 #include "config.h"
 #include "connect/listener_priv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "base/log.h"
 
 struct member *listener_find(struct pvn_listener *l, uint64_t nonce)
 {
@@ -29,6 +32,24 @@ struct pvn_conn *listener_remove(struct pvn_listener *l, struct member **at)
 void listener_set_aside(struct pvn_listener *l, struct member **at, const char *why)
 {
     pvn_conn_set_aside(&l->aside, listener_remove(l, at), why);
+}
+
+void listener_note_unproved(struct pvn_listener *l, const struct sockaddr_storage *peer,
+                            const char *why)
+{
+    char addr[PVN_ADDR_TEXT_LEN];
+
+    l->stats.unproved++;
+    if (l->unproved[0]) {
+        pvn_trace(PVN_NET, "%s: refused a peer: %s", l->cfg.dev->name, why);
+        return;
+    }
+    snprintf(l->unproved, sizeof(l->unproved), "one at %s was refused: %s",
+             pvn_addr_format((const struct sockaddr *)peer, addr, sizeof(addr)), why);
+    pvn_warn(
+        "%s: a connection that knows this listener was refused: %s; peer %s; all ranks of a job need "
+        "the same NCCL_PVRDMA_KEY_FILE, or none; further ones are counted only",
+        l->cfg.dev->name, why, addr);
 }
 
 void listener_unlock(struct pvn_listener *l)

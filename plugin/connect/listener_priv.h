@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "base/addr.h"
 #include "connect/listen_sockets.h"
 #include "connect/listener.h"
 #include "stats/stats.h"
@@ -19,7 +20,7 @@ struct undecided {
     bool refused;      /* it named another session: nothing is read from it any more */
     uint64_t since_ns; /* accepted or, if refused, refused then */
     size_t got;        /* bytes of the preamble so far */
-    uint8_t bytes[PVN_PREAMBLE_BYTES];
+    uint8_t bytes[PVN_PREAMBLE_MOST];
     struct sockaddr_storage peer;
 };
 
@@ -50,6 +51,8 @@ struct pvn_listener {
     uint64_t called_ns;
     int no_files; /* errno of the last accept that failed for lack of something, 0: none */
     bool said_no_files, said_rejected;
+    /* Why the first peer that named the session was refused for its key, or for having none; "": none was. */
+    char unproved[PVN_ERR_REASON_LEN + PVN_ADDR_TEXT_LEN];
     struct pvn_listener_stats stats;
     struct pvn_stat *stat; /* its row of the statistics while it is open, may be NULL */
 };
@@ -67,6 +70,10 @@ void listener_take_out(struct pvn_listener *l, const struct pvn_conn *conn, uint
 void listener_unlock(struct pvn_listener *l);
 /* Unlocks in the thread that makes no call of an adapter: connections with lanes are left to others. */
 void listener_unlock_answering(struct pvn_listener *l);
+
+/* A peer that named the session has not proved the key: warns of the first one. */
+void listener_note_unproved(struct pvn_listener *l, const struct sockaddr_storage *peer,
+                            const char *why);
 
 /* listener_undecided.c: takes connections from the sockets and makes members of those that are a peer's. */
 void listener_take_in(struct pvn_listener *l, uint64_t now);

@@ -8,8 +8,10 @@
  * Threads: all functions are called with the listener's lock. None blocks. */
 #include "config.h"
 #include "connect/listener_priv.h"
+#include "connect/token.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +49,23 @@ static void say_rejected(struct pvn_listener *l, const struct undecided *u, cons
              pvn_addr_format((const struct sockaddr *)&u->peer, addr, sizeof(addr)), why);
 }
 
+/* Closes the oldest connection whose handshake is not complete if there is no room for another one. With a key only. */
+static void close_unproved(struct pvn_listener *l)
+{
+    struct member **oldest = NULL;
+    int n = 0;
+
+    for (struct member **at = &l->members; *at; at = &(*at)->next)
+        if (!(*at)->given && (*at)->conn->state == PVN_CONN_SEAL) {
+            oldest = oldest ? oldest : at;
+            n++;
+        }
+    if (n < PVN_LISTENER_UNPROVED)
+        return;
+    l->stats.crowded++;
+    listener_set_aside(l, oldest, NULL);
+}
+
 /* Makes a member of a control connection: the beginning of a comm. Takes u->fd over.
  *
  * u->at says by which socket it came (listen_sockets.h). Those of the ports come first, then those of further
@@ -60,6 +79,7 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
                                .peer = u->peer,
                                .session = l->session,
                                .nonce = nonce,
+                               .key = l->cfg.key,
                                .traffic_class = l->cfg.traffic_class,
                                .lazy = l->cfg.lazy,
                                .shared = l->cfg.shared,
@@ -69,6 +89,7 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
     struct member *m = calloc(1, sizeof(*m)), **end = &l->members;
     bool elsewhere = u->at >= l->cfg.nports + l->on.nmore;
 
+    close_unproved(l);
     if (elsewhere) {
         cfg.dev = l->on.dev[u->at];
         cfg.nports = 1;
@@ -92,24 +113,70 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
     *end = m;
 }
 
+/* True if the token of a connection is the right one, or it has none and needs none. *why: else. */
+static bool is_proved(const struct pvn_listener *l, const struct pvn_preamble *p,
+                      const struct member *m, const char **why)
+{
+    uint8_t token[PVN_TOKEN_BYTES];
+    int rc;
+
+    if (!pvn_preamble_has_token(p->kind)) {
+        *why = l->cfg.key ? "it has no key, or is of a release without keys" : NULL;
+        return !l->cfg.key;
+    }
+    *why = "it has a key, and this process has none";
+    if (!l->cfg.key)
+        return false;
+    if (p->kind == PVN_PREAMBLE_CTRL_KEY) {
+        *why = "it has another key, or its first bytes were forged";
+        rc = pvn_token_of_control(l->cfg.key, p->session, p->nonce, token, NULL);
+    } else {
+        *why = "data for a connection that is not being set up";
+        if (!m || !m->conn->hello_seen)
+            return false;
+        *why = "data that do not belong to the connection that they name";
+        rc = pvn_token_of_stream(m->conn->streams, p->lane, p->stream, token, NULL);
+    }
+    return rc == 0 && pvn_token_is_equal(token, p->token);
+}
+
+/* Says why in the clear, since there is nothing else that both ends could read. */
+static void say_why_not(const struct undecided *u, const char *why)
+{
+    uint8_t buf[PVN_FRAME_HEADER_BYTES + PVN_REASON_MAX + 2];
+    char text[PVN_ERR_REASON_LEN];
+    struct pvn_frame_header h = {.type = PVN_FRAME_ERROR};
+    int n;
+
+    snprintf(text, sizeof(text),
+             "the listener refuses this end: %s; all ranks of a job need the same "
+             "NCCL_PVRDMA_KEY_FILE, or none",
+             why);
+    n = pvn_reason_encode(buf + PVN_FRAME_HEADER_BYTES, sizeof(buf) - PVN_FRAME_HEADER_BYTES, text);
+    h.len = (uint32_t)n;
+    pvn_frame_header_encode(buf, &h);
+    if (send(u->fd, buf, PVN_FRAME_HEADER_BYTES + (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        pvn_trace(PVN_NET, "the reason could not be sent: errno %d", errno);
+}
+
 /* Gives the descriptor of a connection with a valid preamble, which has left the room, to its owner, or closes it. */
 static void assign_connection(struct pvn_listener *l, const struct undecided *u,
                               const struct pvn_preamble *p)
 {
     struct member *m = listener_find(l, p->nonce);
+    bool is_control = p->kind == PVN_PREAMBLE_CTRL || p->kind == PVN_PREAMBLE_CTRL_KEY;
 
-    if (p->kind == PVN_PREAMBLE_CTRL && !m && (!l->closed || l->keepers > 0)) {
+    if (is_control && !m && (!l->closed || l->keepers > 0)) {
         start_conn(l, u, p->nonce);
-    } else if (p->kind == PVN_PREAMBLE_STREAM && m) {
+    } else if (!is_control && m) {
         l->stats.streams++;
         pvn_conn_adopt(m->conn, p->lane, p->stream, u->fd);
     } else {
         l->stats.rejected++;
         say_rejected(l, u,
-                     p->kind == PVN_PREAMBLE_STREAM
-                         ? "data for a connection that is not being set up"
-                     : m ? "a second control connection with the same nonce"
-                         : "the listener is closed");
+                     !is_control ? "data for a connection that is not being set up"
+                     : m         ? "a second control connection with the same nonce"
+                                 : "the listener is closed");
         pvn_sock_close(u->fd);
     }
 }
@@ -121,6 +188,23 @@ static void refuse_session(struct pvn_listener *l, struct undecided *u, const ch
 {
     l->stats.rejected++;
     say_rejected(l, u, why);
+    u->refused = true;
+    u->since_ns = now;
+}
+
+/* Refuses a connection that named the session and has not the right token. A control connection is a peer's, which gets
+ * the reason; the room is as for one with another session. */
+static void refuse_unproved(struct pvn_listener *l, struct undecided *u,
+                            const struct pvn_preamble *p, const char *why, uint64_t now)
+{
+    bool is_control = p->kind == PVN_PREAMBLE_CTRL || p->kind == PVN_PREAMBLE_CTRL_KEY;
+
+    if (!is_control) {
+        refuse_session(l, u, why, now);
+        return;
+    }
+    say_why_not(u, why);
+    listener_note_unproved(l, &u->peer, why);
     u->refused = true;
     u->since_ns = now;
 }
@@ -141,13 +225,15 @@ static bool read_preamble(struct pvn_listener *l, int i, uint64_t now)
     struct undecided *u = &l->room[i];
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_preamble p;
-    const char *why = NULL;
+    const char *why = NULL, *unproved = NULL;
     int verdict = 0;
 
     if (u->refused)
         return end_refused(l, i, now);
-    while (u->got < sizeof(u->bytes) && verdict == 0 && !why) {
-        ssize_t n = recv(u->fd, u->bytes + u->got, sizeof(u->bytes) - u->got, MSG_DONTWAIT);
+    while (verdict == 0 && !why) {
+        /* No byte more than it has: what follows is the handshake's, or a frame's. */
+        size_t want = pvn_preamble_bytes(u->bytes, u->got) - u->got;
+        ssize_t n = recv(u->fd, u->bytes + u->got, want, MSG_DONTWAIT);
 
         if (n > 0) {
             u->got += (size_t)n;
@@ -166,6 +252,10 @@ static bool read_preamble(struct pvn_listener *l, int i, uint64_t now)
     }
     if (verdict < 0)
         why = err.reason[0];
+    if (verdict > 0 && !is_proved(l, &p, listener_find(l, p.nonce), &unproved)) {
+        refuse_unproved(l, u, &p, unproved, now);
+        return false;
+    }
     if (verdict > 0) {
         struct undecided known = *u; /* u is overwritten when it leaves the room */
 

@@ -12,6 +12,7 @@ libpvn_core_la_SOURCES += \
     plugin/connect/handshake.h \
     plugin/connect/handshake_lanes.c \
     plugin/connect/handshake_priv.h \
+    plugin/connect/handshake_seal.c \
     plugin/connect/handshake_steps.c \
     plugin/connect/link.c \
     plugin/connect/link.h \
@@ -41,6 +42,8 @@ libpvn_core_la_SOURCES += \
     plugin/connect/route.h \
     plugin/connect/sock.c \
     plugin/connect/sock.h \
+    plugin/connect/token.c \
+    plugin/connect/token.h \
     plugin/connect/transport.h \
     plugin/connect/wire.c \
     plugin/connect/wire.h

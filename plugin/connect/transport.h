@@ -76,6 +76,7 @@ struct pvn_lane_args {
     const struct pvn_device *dev; /* a physical device */
     bool sender;                  /* this end dials */
     uint64_t session, nonce;      /* for the preambles of the lane's own connections */
+    const uint8_t *streams;       /* with a key: PVN_SECRET_BYTES for their tokens; else NULL */
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
     bool clear_to_send;           /* nothing is sent before there is a receive for it */
     bool may_block;               /* no message waits for calls into a sick adapter */

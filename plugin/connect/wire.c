@@ -22,6 +22,7 @@ enum {
     H_PORT = 32,
     H_MORE = 34,
     H_MORE_BYTES = 6, /* each */
+    H_HAS_KEY = 0x80, /* of H_NMORE's byte */
     H_SUM = 48,
     H_MORE_END = 52,
     H_COOKIE = 56
@@ -38,7 +39,8 @@ enum {
     P_STREAM = 8,
     P_ZERO = 10,
     P_SESSION = 16,
-    P_NONCE = 24
+    P_NONCE = 24,
+    P_TOKEN = 32
 };
 _Static_assert(P_NONCE + 8 == PVN_PREAMBLE_BYTES, "the nonce ends the preamble");
 
@@ -163,6 +165,7 @@ void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h
     memcpy(out + H_ADDR, h->addr.bytes, sizeof(h->addr.bytes));
     put16(out + H_PORT, h->addr.port);
     write_more(out, h);
+    out[H_NMORE] |= h->has_key ? H_HAS_KEY : 0;
     put32(out + H_SUM, crc32(out, H_SUM));
     put64(out + H_COOKIE, h->cookie);
 }
@@ -170,7 +173,9 @@ void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h
 /* Addresses that make no sense are left out: the first one does. */
 static void read_more(const uint8_t *in, struct pvn_handle *h)
 {
-    for (int i = 0; i < in[H_NMORE] && i < pvn_handle_room(&h->addr); i++) {
+    int n = in[H_NMORE] & (H_HAS_KEY - 1);
+
+    for (int i = 0; i < n && i < pvn_handle_room(&h->addr); i++) {
         const uint8_t *p = in + H_MORE + i * H_MORE_BYTES;
         struct pvn_wire_addr a = {.family = h->addr.family};
 
@@ -219,6 +224,7 @@ int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struc
     h->addr.port = get16(in + H_PORT);
     memcpy(h->addr.bytes, in + H_ADDR, sizeof(h->addr.bytes));
     read_more(in, h);
+    h->has_key = in[H_NMORE] & H_HAS_KEY;
     h->cookie = get64(in + H_COOKIE);
     if ((h->addr.family != 4 && h->addr.family != 6) || h->addr.port == 0 || h->session == 0)
         return pvn_err_set(
@@ -238,7 +244,18 @@ void pvn_handle_set_cookie(uint8_t *handle, uint64_t cookie)
     put64(handle + H_COOKIE, cookie);
 }
 
-void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_preamble *p)
+bool pvn_preamble_has_token(int kind)
+{
+    return kind == PVN_PREAMBLE_CTRL_KEY || kind == PVN_PREAMBLE_STREAM_KEY;
+}
+
+size_t pvn_preamble_bytes(const uint8_t *in, size_t len)
+{
+    return len > P_KIND && pvn_preamble_has_token(in[P_KIND]) ? PVN_PREAMBLE_MOST
+                                                              : PVN_PREAMBLE_BYTES;
+}
+
+int pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_MOST], const struct pvn_preamble *p)
 {
     memset(out, 0, PVN_PREAMBLE_BYTES);
     memcpy(out, preamble_magic, sizeof(preamble_magic));
@@ -248,6 +265,10 @@ void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_pream
     put16(out + P_STREAM, p->stream);
     put64(out + P_SESSION, p->session);
     put64(out + P_NONCE, p->nonce);
+    if (!pvn_preamble_has_token(p->kind))
+        return PVN_PREAMBLE_BYTES;
+    memcpy(out + P_TOKEN, p->token, sizeof(p->token));
+    return PVN_PREAMBLE_MOST;
 }
 
 int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
@@ -261,12 +282,12 @@ int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct 
     if (memcmp(in, preamble_magic, n) != 0)
         return pvn_err_set(err, -EINVAL,
                            "not a peer of this plugin: its first bytes are something else");
-    if (len > P_KIND && in[P_KIND] != PVN_PREAMBLE_CTRL && in[P_KIND] != PVN_PREAMBLE_STREAM)
+    if (len > P_KIND && (in[P_KIND] < PVN_PREAMBLE_CTRL || in[P_KIND] > PVN_PREAMBLE_STREAM_KEY))
         return pvn_err_set(err, -EPROTO, "connection of unknown kind %u", in[P_KIND]);
     if (len > P_LANE && in[P_LANE] >= PVN_MAX_LANES)
         return pvn_err_set(err, -EPROTO, "data connection of lane %u, there are at most %d",
                            in[P_LANE], PVN_MAX_LANES);
-    if (len < PVN_PREAMBLE_BYTES)
+    if (len < pvn_preamble_bytes(in, len))
         return 0;
     /* The session is a secret: judged as a whole, or each byte of it could be guessed alone. */
     if ((get64(in + P_SESSION) ^ session) != 0)
@@ -280,6 +301,8 @@ int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct 
     p->stream = get16(in + P_STREAM);
     p->session = get64(in + P_SESSION);
     p->nonce = get64(in + P_NONCE);
+    if (pvn_preamble_has_token(p->kind))
+        memcpy(p->token, in + P_TOKEN, sizeof(p->token));
     if (p->nonce == 0)
         return pvn_err_set(err, -EPROTO, "connection without a nonce");
     return 1;

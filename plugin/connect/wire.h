@@ -12,7 +12,7 @@
  *    4  u16   version that the listener speaks best
  *    6  u8    address family: 4 or 6
  *    7  u8    further addresses of the interface: 0 to 2 of IPv4, 0 or 1 of IPv6; older builds have 0,
- *             and do not read it
+ *             and do not read it; bit 7: the listener has a key
  *    8  u64   session
  *   16  u8[16] address, network byte order; IPv4 in the first 4
  *   32  u16   port
@@ -26,12 +26,15 @@
  *
  *    0  u8[4] "PVNp"
  *    4  u16   version
- *    6  u8    1 control connection, 2 data connection (stream)
+ *    6  u8    1 control connection, 2 data connection (stream); 3 and 4: the same of a connector with a
+ *             key, which older builds refuse
  *    7  u8    stream: index of its lane
  *    8  u16   stream: index within the lane
  *   10  u8[6] zero
  *   16  u64   session, from the handle
  *   24  u64   nonce of the comm
+ *   32  kinds 3 and 4: u8[16] token (token.h); behind that of kind 3 everything is sealed (seal.h), or one
+ *       ERROR frame in the clear comes back
  *
  * Then, on the control connection, frames in both directions. A header and its body:
  *
@@ -86,6 +89,7 @@
 #define PVN_CONNECT_WIRE_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -100,6 +104,9 @@ enum {
     PVN_HANDLE_BYTES =
         64, /* NCCL_NET_HANDLE_MAXSIZE of the oldest supported release (nccl/types.h) */
     PVN_PREAMBLE_BYTES = 32,
+    PVN_TOKEN_BYTES = 16, /* behind the preamble where there is a key */
+    PVN_PREAMBLE_MOST = PVN_PREAMBLE_BYTES + PVN_TOKEN_BYTES,
+    PVN_SECRET_BYTES = 32, /* that both ends have and nobody else */
     PVN_FRAME_HEADER_BYTES = 8,
     PVN_FRAME_BODY_MAX = 16384,
     PVN_OFFER_BLOB_MAX = 1024, /* of one lane */
@@ -134,6 +141,7 @@ struct pvn_handle {
     /* Further addresses of the same interface and family, where the listener waits, too. */
     int nmore;
     struct pvn_wire_addr more[PVN_MORE_ADDRS];
+    bool has_key; /* the listener has, so the connector needs it, too */
     uint64_t cookie;
 };
 
@@ -145,7 +153,12 @@ int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struc
 uint64_t pvn_handle_cookie(const uint8_t *handle);
 void pvn_handle_set_cookie(uint8_t *handle, uint64_t cookie);
 
-enum pvn_preamble_kind { PVN_PREAMBLE_CTRL = 1, PVN_PREAMBLE_STREAM = 2 };
+enum pvn_preamble_kind {
+    PVN_PREAMBLE_CTRL = 1,
+    PVN_PREAMBLE_STREAM = 2,
+    PVN_PREAMBLE_CTRL_KEY = 3,
+    PVN_PREAMBLE_STREAM_KEY = 4
+};
 
 struct pvn_preamble {
     uint16_t version;
@@ -154,9 +167,15 @@ struct pvn_preamble {
     uint16_t stream;  /* STREAM: index within the lane */
     uint64_t session; /* of the listener, from its handle */
     uint64_t nonce;   /* random, one per connection; names the comm that a stream belongs to */
+    uint8_t token[PVN_TOKEN_BYTES]; /* the kinds with a key */
 };
 
-void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_preamble *p);
+/* Returns the number of bytes. */
+int pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_MOST], const struct pvn_preamble *p);
+/* The number of bytes that a preamble of which these have come has at least; once they are there, exactly. */
+size_t pvn_preamble_bytes(const uint8_t *in, size_t len);
+/* True for the kinds with a key. */
+bool pvn_preamble_has_token(int kind);
 /*
  * Judges the bytes that have come so far: 1 complete and valid, 0 so far so good, negative not a
  * peer. Before the whole has come it depends on nothing that is secret. -EACCES: another session

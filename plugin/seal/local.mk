@@ -6,6 +6,8 @@ libpvn_core_la_SOURCES += \
     plugin/seal/key.h \
     plugin/seal/key_priv.h \
     plugin/seal/seal.h \
+    plugin/seal/seal_begin.c \
+    plugin/seal/seal_begin.h \
     plugin/seal/seal_first.c \
     plugin/seal/sockio.c \
     plugin/seal/sockio.h

@@ -113,7 +113,7 @@ mutate closed-comm-answers-nobody $peer:FailoverReceiving.APeerThatConnectsAgain
     '/^void pvn_listener_dismiss/,/^}/s/pvn_conn_goodbye\(c\);/;/'
 # Secrets, memory, clocks.
 mutate session-is-compared-as-it-comes $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/wire.c \
-    's/^    if \(len < PVN_PREAMBLE_BYTES\)$/for (size_t i = P_SESSION; i < len \&\& i < P_NONCE; i++) if (in[i] != (uint8_t)(session >> 8 * (i - P_SESSION))) return pvn_err_set(err, -EPROTO, "not ours");\n&/'
+    's/^    if \(len < pvn_preamble_bytes\(in, len\)\)$/for (size_t i = P_SESSION; i < len \&\& i < P_NONCE; i++) if (in[i] != (uint8_t)(session >> 8 * (i - P_SESSION))) return pvn_err_set(err, -EPROTO, "not ours");\n&/'
 mutate guesses-are-not-slowed $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/listener_undecided.c 's/#define REFUSED_NS .*/#define REFUSED_NS 0/'
 mutate listener-takes-the-time-too-early $listener:Unauthenticated.OneThatComesInDuringAnotherCallHasItsTime $connect/listener.c \
     '/^int pvn_listener_accept/,/^}/s/^    now = pvn_now_ns\(\);$/    ;/

@@ -41,9 +41,10 @@ inline Bytes preamble(int kind, uint64_t session, uint64_t nonce, int lane = 0, 
                       static_cast<uint8_t>(lane),
                       static_cast<uint16_t>(stream),
                       session,
-                      nonce};
-    Bytes b(PVN_PREAMBLE_BYTES);
-    pvn_preamble_encode(b.data(), &p);
+                      nonce,
+                      {}};
+    Bytes b(PVN_PREAMBLE_MOST);
+    b.resize(static_cast<size_t>(pvn_preamble_encode(b.data(), &p)));
     return b;
 }
 

@@ -35,7 +35,7 @@ static void handle(const uint8_t *p, size_t n)
     fuzz_require(pvn_handle_decode(out, sizeof(out), &again, NULL) == 0, "handle reads back");
     fuzz_require(h.session == again.session && h.cookie == again.cookie &&
                      h.addr.port == again.addr.port && h.nmore == again.nmore &&
-                     memcmp(h.more, again.more, sizeof(h.more)) == 0,
+                     h.has_key == again.has_key && memcmp(h.more, again.more, sizeof(h.more)) == 0,
                  "the same handle");
 }
 
@@ -46,7 +46,7 @@ static void preamble(const uint8_t *p, size_t n)
     size_t i;
     bool foreign = false;
 
-    for (i = 0; i <= n && i <= PVN_PREAMBLE_BYTES; i++) {
+    for (i = 0; i <= n && i <= pvn_preamble_bytes(p, n); i++) {
         int rc = pvn_preamble_decode(p, i, SESSION, &pre, &err);
 
         if (rc < 0) {
@@ -54,7 +54,8 @@ static void preamble(const uint8_t *p, size_t n)
             foreign = true;
         } else {
             fuzz_require(!foreign, "a connection of another kind stays one");
-            fuzz_require((rc == 1) == (i == PVN_PREAMBLE_BYTES), "complete at the end, not before");
+            fuzz_require((rc == 1) == (i == pvn_preamble_bytes(p, i)),
+                         "complete at the end, not before");
         }
         if (rc == 1)
             fuzz_require(pre.session == SESSION && pre.lane < PVN_MAX_LANES && pre.nonce,

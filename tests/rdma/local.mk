@@ -30,7 +30,7 @@ EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tes
 # Processes whose plugin has one thread; test_plugin_rdma and tests/abi/test_failover have several in one process, and both ends of
 # a comm, for ThreadSanitizer.
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh tests/rdma/pairs.sh tests/rdma/asleep.sh tests/rdma/broken_paths.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
+PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh tests/rdma/pairs.sh tests/rdma/asleep.sh tests/rdma/broken_paths.sh tests/rdma/key_failover.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
 
 # One end of a comm, for asleep.sh.

@@ -52,6 +52,7 @@ endif
 
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/tcp/routes.sh tests/tcp/link_loss.sh
+PVN_SCRIPT_TESTS += tests/tcp/key.sh
 
 # Chunks sent without a copy.
 PVN_TESTS += tests/tcp/test_tcp_zerocopy

@@ -82,7 +82,18 @@ tests_unit_test_key_SOURCES = tests/unit/test_key.cc tests/support/key_file.h
 tests_unit_test_key_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_key_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_key_param
+tests_unit_test_key_param_SOURCES = tests/unit/test_key_param.cc tests/support/key_file.h
+tests_unit_test_key_param_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_key_param_LDADD = libpvn-core.la $(TEST_LDADD)
+
 if HAVE_OPENSSL
+PVN_TESTS += tests/unit/test_handshake_key
+tests_unit_test_handshake_key_SOURCES = tests/unit/test_handshake_key.cc tests/fail/raw_peer.h tests/support/key_file.h \
+    tests/support/memlane.c tests/support/memlane.h
+tests_unit_test_handshake_key_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_handshake_key_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_seal
 tests_unit_test_seal_SOURCES = tests/unit/test_seal.cc
 tests_unit_test_seal_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -183,24 +183,47 @@ TEST(Addr, AnAddressOfEitherFamilyGoesRound)
     EXPECT_EQ(-EAFNOSUPPORT, pvn_wire_addr_from_sockaddr(&a, &un));
 }
 
+pvn_preamble some_preamble(int kind)
+{
+    pvn_preamble p = {};
+    p.version = PVN_WIRE_VERSION;
+    p.kind = static_cast<uint8_t>(kind);
+    p.session = 0x1234567890ull;
+    p.nonce = 42;
+    for (int i = 0; i < PVN_TOKEN_BYTES; i++)
+        p.token[i] = static_cast<uint8_t>(i + 1);
+    return p;
+}
+
+const int preamble_kinds[] = {PVN_PREAMBLE_CTRL, PVN_PREAMBLE_STREAM, PVN_PREAMBLE_CTRL_KEY,
+                              PVN_PREAMBLE_STREAM_KEY};
+
 TEST(Preamble, AnyPrefixIsUndecidedAndTheWholeValid)
 {
-    uint8_t b[PVN_PREAMBLE_BYTES];
-    pvn_preamble p = {PVN_WIRE_VERSION, PVN_PREAMBLE_STREAM, 3, 5, 0x1234567890ull, 42}, q;
-    pvn_preamble_encode(b, &p);
-    for (size_t n = 0; n < sizeof(b); n++)
-        EXPECT_EQ(0, pvn_preamble_decode(b, n, p.session, &q, nullptr)) << n;
-    ASSERT_EQ(1, pvn_preamble_decode(b, sizeof(b), p.session, &q, nullptr));
-    EXPECT_EQ(3, q.lane);
-    EXPECT_EQ(5, q.stream);
-    EXPECT_EQ(42u, q.nonce);
-    EXPECT_EQ(PVN_PREAMBLE_STREAM, q.kind);
+    for (int kind : preamble_kinds) {
+        uint8_t b[PVN_PREAMBLE_MOST];
+        pvn_preamble p = some_preamble(kind), q;
+        p.lane = 3;
+        p.stream = 5;
+        const size_t whole = pvn_preamble_encode(b, &p);
+        EXPECT_EQ(pvn_preamble_has_token(kind) ? 48u : 32u, whole);
+        for (size_t n = 0; n < whole; n++) {
+            EXPECT_EQ(0, pvn_preamble_decode(b, n, p.session, &q, nullptr)) << n;
+            EXPECT_EQ(n <= 6 ? 32u : whole, pvn_preamble_bytes(b, n)) << n;
+        }
+        ASSERT_EQ(1, pvn_preamble_decode(b, whole, p.session, &q, nullptr));
+        EXPECT_EQ(3, q.lane);
+        EXPECT_EQ(5, q.stream);
+        EXPECT_EQ(42u, q.nonce);
+        EXPECT_EQ(kind, q.kind);
+        EXPECT_EQ(pvn_preamble_has_token(kind), memcmp(p.token, q.token, sizeof(p.token)) == 0);
+    }
 }
 
 TEST(Preamble, NoPeerIsKnownAtTheFirstWrongByte)
 {
-    uint8_t b[PVN_PREAMBLE_BYTES];
-    pvn_preamble p = {PVN_WIRE_VERSION, PVN_PREAMBLE_CTRL, 0, 0, 0x1234567890ull, 42}, q;
+    uint8_t b[PVN_PREAMBLE_MOST];
+    pvn_preamble p = some_preamble(PVN_PREAMBLE_CTRL), q;
     pvn_err err = {};
     pvn_preamble_encode(b, &p);
     EXPECT_GT(0,
@@ -220,18 +243,42 @@ TEST(Preamble, NoPeerIsKnownAtTheFirstWrongByte)
 // The session is a secret, which must not be found byte by byte.
 TEST(Preamble, AnotherSessionIsKnownAtTheEnd)
 {
-    uint8_t b[PVN_PREAMBLE_BYTES];
-    pvn_preamble p = {PVN_WIRE_VERSION, PVN_PREAMBLE_CTRL, 0, 0, 0x1234567890ull, 42}, q;
-    pvn_err err = {};
-    for (unsigned bit = 0; bit < 64; bit++) {
-        pvn_preamble other = p;
-        other.session ^= 1ull << bit;
-        pvn_preamble_encode(b, &other);
-        for (size_t n = 0; n < sizeof(b); n++)
-            EXPECT_EQ(0, pvn_preamble_decode(b, n, p.session, &q, &err)) << bit << ' ' << n;
-        EXPECT_EQ(-EACCES, pvn_preamble_decode(b, sizeof(b), p.session, &q, &err)) << bit;
-        EXPECT_NE(nullptr, strstr(err.reason[0], "another listener"));
-    }
+    for (int kind : preamble_kinds)
+        for (unsigned bit = 0; bit < 64; bit++) {
+            uint8_t b[PVN_PREAMBLE_MOST];
+            pvn_preamble p = some_preamble(kind), other = p, q;
+            pvn_err err = {};
+            other.session ^= 1ull << bit;
+            const size_t whole = pvn_preamble_encode(b, &other);
+            for (size_t n = 0; n < whole; n++)
+                EXPECT_EQ(0, pvn_preamble_decode(b, n, p.session, &q, &err)) << bit << ' ' << n;
+            EXPECT_EQ(-EACCES, pvn_preamble_decode(b, whole, p.session, &q, &err)) << bit;
+            EXPECT_NE(nullptr, strstr(err.reason[0], "another listener"));
+        }
+}
+
+TEST(Handle, ItSaysWhetherTheListenerHasAKey)
+{
+    for (int family : {4, 6})
+        for (int more = 0; more <= (family == 4 ? 2 : 1); more++)
+            for (bool key : {false, true}) {
+                pvn_handle h = {}, q;
+                uint8_t b[PVN_HANDLE_BYTES];
+                h.version = PVN_WIRE_VERSION;
+                h.session = 1;
+                h.addr.family = static_cast<uint8_t>(family);
+                h.addr.port = 7;
+                h.nmore = more;
+                for (int i = 0; i < more; i++) {
+                    h.more[i].family = h.addr.family;
+                    h.more[i].port = 8;
+                }
+                h.has_key = key;
+                pvn_handle_encode(b, &h);
+                ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &q, nullptr));
+                EXPECT_EQ(key, q.has_key);
+                EXPECT_EQ(more, q.nmore);
+            }
 }
 
 TEST(Frame, AFrameOutOfItsBoundsIsRefused)

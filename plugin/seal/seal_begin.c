@@ -1,0 +1,67 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "seal/seal_begin.h"
+
+#include <errno.h>
+
+#include "base/param.h"
+#include "seal/key.h"
+#ifdef HAVE_OPENSSL
+#include "seal/ssl_dl.h"
+#endif
+
+static struct pvn_key *key; /* written by begin and end only, when there is no connection */
+
+static int load_library(const struct pvn_params *params, struct pvn_err *err)
+{
+#ifdef HAVE_OPENSSL
+    return pvn_ssl_load(params->ssl_lib, err) ? 0 : err->code;
+#else
+    (void)params;
+    pvn_err_set(
+        err, -EOPNOTSUPP,
+        "NCCL_PVRDMA_KEY_FILE is set, and this build of the plugin has no OpenSSL (configure "
+        "--without-openssl): install a build that has it, or unset the variable at all ranks");
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return err->code;
+#endif
+}
+
+static int refuse(struct pvn_err *err, const char *text)
+{
+    pvn_err_set(err, -EINVAL, "%s", text);
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return err->code;
+}
+
+int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
+{
+    int rc;
+
+    pvn_seal_end();
+    if (!params->key_file[0])
+        return params->encrypt == PVN_ENCRYPT_AUTO
+                   ? 0
+                   : refuse(
+                         err,
+                         "NCCL_PVRDMA_ENCRYPT needs a key: set NCCL_PVRDMA_KEY_FILE to the job's "
+                         "key file (`pvn-perf --make-key FILE` makes one), or unset both");
+    if (params->encrypt == PVN_ENCRYPT_ALL)
+        return refuse(err,
+                      "NCCL_PVRDMA_ENCRYPT=all: this build seals control connections only, and no "
+                      "data; set it to control");
+    rc = load_library(params, err);
+    return rc ? rc : pvn_key_read(params->key_file, &key, err);
+}
+
+void pvn_seal_end(void)
+{
+    pvn_key_free(key);
+    key = NULL;
+}
+
+const struct pvn_key *pvn_seal_key(void)
+{
+    return key;
+}

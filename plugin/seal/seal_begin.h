@@ -1,0 +1,19 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* The process's key. */
+#ifndef PVN_SEAL_SEAL_BEGIN_H
+#define PVN_SEAL_SEAL_BEGIN_H
+
+#include "base/err.h"
+
+struct pvn_key;
+struct pvn_params;
+
+/* Reads the key that NCCL_PVRDMA_KEY_FILE and _ENCRYPT request, and loads OpenSSL. 0, also without a key, or a negative
+ * errno with *err. end: forgets the key; no connection is left. */
+int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err);
+void pvn_seal_end(void);
+/* The process's key; NULL: it has none. From begin to end. Any thread. */
+const struct pvn_key *pvn_seal_key(void);
+
+#endif

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Two processes with a key: what is on the wire between them, and what each says where their keys do not fit. In namespaces
+# of its own, whose loopback is recorded. Prints TAP-like lines for tests/run-all.
+# usage: key.sh   (in the build directory, or with PVN_BUILDDIR)
+set -u
+build=${PVN_BUILDDIR:-$PWD}
+grep -q 'define HAVE_OPENSSL 1' "$build/config.h" || { echo "skip a key between processes: this build has no OpenSSL"; exit 0; }
+if [ "${1:-}" != inside ]; then
+    [ "$(id -u)" = 0 ] && unshare -n -u true 2>/dev/null || { echo "skip a key between processes: needs root and namespaces"; exit 0; }
+    exec unshare -n -u "$0" inside
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+host=pvn-host-that-nobody-knows
+hostname "$host" && ip link set lo up || exit 2
+perf=$build/pvn-perf
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=tcp NCCL_PVRDMA_STATS_DIR=none NCCL_DEBUG=WARN
+result() {
+    if [ "$1" = 0 ]; then
+        echo "ok $2"
+    else
+        echo "not ok $2"
+        sed 's/^/    /' "$work/log" "$work/served" 2>/dev/null | tail -n 30
+    fi
+}
+
+cat >"$work/record.py" <<'PY'
+import socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("lo", 0))
+s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+s.settimeout(0.2)
+out = open(sys.argv[1], "wb")
+print("ready", flush=True)
+over = False
+while True:
+    try:
+        out.write(s.recv(1 << 17))
+    except TimeoutError:
+        if over:
+            break
+        # Ends when the shell closes its end of this pipe.
+        import select
+        if select.select([sys.stdin], [], [], 0)[0] and not sys.stdin.read(1):
+            over = True
+PY
+# recorded FILE COMMAND...: the command's status; FILE has what was on the wire meanwhile
+recorded() {
+    local file=$1 rc
+    shift
+    rm -f "$work/stop" "$work/ready"
+    mkfifo "$work/stop"
+    python3 "$work/record.py" "$file" <"$work/stop" >"$work/ready" &
+    local pid=$!
+    exec 9>"$work/stop"
+    until grep -q ready "$work/ready" 2>/dev/null; do
+        kill -0 "$pid" 2>/dev/null || return 99
+        sleep 0.02
+    done
+    "$@" 9>&- >"$work/log" 2>&1
+    rc=$?
+    exec 9>&-
+    wait "$pid" || rc=99
+    return $rc
+}
+# Only HELLO and OFFER have these: the host, and the kind and device of a lane as they are encoded.
+names_on() { grep -qaF "$host" "$1"; }
+offer_on() { LC_ALL=C grep -qaP '\x03tcp\x02lo' "$1"; }
+transfer() { "$perf" p2p --sizes 8,64K,1M --iters 200 --check --verbose "$@"; }
+
+recorded "$work/plain" transfer
+result $? "without a key data pass"
+names_on "$work/plain" && offer_on "$work/plain"
+result $? "without a key the peers' names and offers are on the wire"
+
+for name in right other; do
+    "$perf" --make-key "$work/$name" || exit 2
+done
+export NCCL_PVRDMA_KEY_FILE=$work/right NCCL_DEBUG=INFO
+recorded "$work/sealed" transfer
+result $? "with a key data pass"
+grep -q 'control connections are sealed, data are not' "$work/log" && [ "$(grep -c 'control connection sealed, ' "$work/log")" -ge 2 ]
+result $? "the log says that the control connection is sealed, and that data are not"
+export NCCL_DEBUG=WARN
+[ "$(stat -c %s "$work/sealed")" -gt 10000000 ] && ! names_on "$work/sealed" && ! offer_on "$work/sealed"
+result $? "with a key neither the peers' names nor their offers are on the wire"
+! grep -qaF "$(cat "$work/right")" "$work/sealed"
+result $? "the key is not on the wire"
+recorded "$work/sealed" transfer --env NCCL_PVRDMA_TCP_STREAMS=4
+result $? "with a key several streams of a lane find their connection"
+recorded "$work/sealed" transfer --channels 16 --bidirectional
+result $? "with a key 16 comms in both directions come up"
+
+# meet KEY-OF-SERVER KEY-OF-CLIENT: '' none. The client's status; the logs in served and log.
+meet() {
+    local pid rc i
+    NCCL_PVRDMA_KEY_FILE=$1 timeout -k 5 60 "$perf" serve 127.0.0.1:29500 --verbose --max-time 20 >"$work/served" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 200; i++)); do
+        ss -Hltn 'sport = 29500' | grep -q . && break
+        sleep 0.05
+    done
+    NCCL_PVRDMA_KEY_FILE=$2 timeout -k 5 60 "$perf" p2p 127.0.0.1:29500 --sizes 8 --iters 10 --verbose >"$work/log" 2>&1
+    rc=$?
+    kill "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    return $rc
+}
+meet "$work/right" "$work/right"
+result $? "two commands with the same key meet"
+meet "$work/right" "$work/other"
+[ $? -gt 0 ] && cat "$work/log" "$work/served" | grep -q 'the listener refuses this end: it has another key' &&
+    cat "$work/log" "$work/served" | grep -q 'was refused: it has another key'
+result $? "another key is refused at both ends, with the reason"
+meet "$work/right" ""
+[ $? -gt 0 ] && grep -q "the peer's listener has a key .*, and this process has none" "$work/log" &&
+    grep -q "this process has a key .*, and the peer's listener has none" "$work/served"
+result $? "a client without a key is refused at both ends, with the reason"
+meet "" "$work/right"
+[ $? -gt 0 ] && grep -q "this process has a key .*, and the peer's listener has none" "$work/log" &&
+    grep -q "the peer's listener has a key .*, and this process has none" "$work/served"
+result $? "a server without a key is refused at both ends, with the reason"
+
+transfer --abi 4 >"$work/log" 2>&1
+[ $? -gt 0 ] && grep -q 'needs version 5 of NCCL.s interface' "$work/log"
+result $? "version 4 of NCCL's interface is refused with a key"
+chmod 644 "$work/right"
+transfer >"$work/log" 2>&1
+[ $? -gt 0 ] && grep -q 'others than its owner may use .* (mode 0644): `chmod 600' "$work/log"
+result $? "a key that others may read ends the start, with the remedy"
