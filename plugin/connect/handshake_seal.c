@@ -99,6 +99,13 @@ static int take_refusal(struct pvn_conn *c)
     size_t len = 0;
     int rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
 
+    /* A GOODBYE, say, would end a failover's comm, and report messages as received. */
+    if (rc > 0 && type != PVN_FRAME_ERROR) {
+        pvn_err_set(&err, -EKEYREJECTED,
+                    "the peer does not prove the key: it answers in the clear (%s frame)",
+                    pvn_frame_name(type));
+        return fail(c, &err);
+    }
     return conn_judge(c, rc, 0, type, body, len, &err);
 }
 

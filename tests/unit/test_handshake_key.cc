@@ -605,12 +605,15 @@ struct Fake : Key {
 TEST_F(Fake, OnlyAnErrorFrameIsTakenInTheClear)
 {
     for (const Bytes &answer :
-         {raw::hello(h.session), raw::ready(1), raw::frame(PVN_FRAME_GOODBYE, {}), Bytes(100, 0)}) {
+         {raw::hello(h.session), raw::ready(1),
+          raw::frame(PVN_FRAME_GOODBYE, {7, 0, 0, 0, 0, 0, 0, 0}), Bytes(100, 0)}) {
         greet();
         c.send(answer);
         ASSERT_TRUE(until([&] { return rs != -EAGAIN; }));
         EXPECT_NE(0, rs);
         EXPECT_FALSE(s->hello_seen);
+        EXPECT_FALSE(s->goodbye) << "a failover would take the peer for closed";
+        EXPECT_EQ(0u, s->has_received) << "and messages for delivered";
         EXPECT_NE('\0', s->err.reason[0][0]);
         c.close();
         hang_up();
