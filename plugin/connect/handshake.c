@@ -274,10 +274,13 @@ bool pvn_conn_hello_sent(const struct pvn_conn *c)
 
 void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
 {
-    bool taken = false;
+    bool taken = false, twice = false;
 
     pthread_mutex_lock(&c->inbox_lock);
-    if (c->inbox && c->ninbox < PVN_CONN_INBOX) {
+    /* Who reads the network may repeat the preamble: that is to take no room from the others. */
+    for (int i = 0; i < c->ninbox; i++)
+        twice |= c->inbox[i].lane == lane && c->inbox[i].stream == stream;
+    if (c->inbox && !twice && c->ninbox < PVN_CONN_INBOX) {
         struct pvn_conn_socket *s = &c->inbox[c->ninbox++];
 
         s->fd = fd;
@@ -288,8 +291,12 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
     pthread_mutex_unlock(&c->inbox_lock);
     if (taken)
         return;
-    pvn_info(PVN_NET, "%s: data connection %d of lane %d from %s came too late and was closed",
-             c->where, stream, lane, c->who);
+    if (twice)
+        pvn_trace(PVN_NET, "%s: data connection %d of lane %d from %s came twice", c->where, stream,
+                  lane, c->who);
+    else
+        pvn_info(PVN_NET, "%s: data connection %d of lane %d from %s came too late and was closed",
+                 c->where, stream, lane, c->who);
     pvn_sock_close(fd);
 }
 

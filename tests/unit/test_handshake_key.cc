@@ -574,6 +574,14 @@ TEST_F(Key, DataConnectionsNeedTheirToken)
     made.push_back(raw::dial(h.addr.port));
     made.back().send(preamble(PVN_PREAMBLE_STREAM_KEY, 0, 0, 0, 0));
     ASSERT_TRUE(until([&] { return stats().streams == 1; }));
+    // Who reads the network repeats it: that takes no room from the other streams.
+    for (int i = 0; i < PVN_CONN_INBOX; i++) {
+        raw::Sock again = raw::dial(h.addr.port);
+        again.send(preamble(PVN_PREAMBLE_STREAM_KEY, 7, 1, 7, 1));
+        pvn_listener_take_in(l);
+    }
+    ASSERT_TRUE(until([&] { return stats().streams == 1u + PVN_CONN_INBOX; })) << stats().streams;
+    EXPECT_EQ(0u, count(infos, "too late")) << infos;
     EXPECT_EQ("", warnings);
     pvn_memlane_plan[1][0].verify = 0;
     ASSERT_TRUE(comes_up()) << s->err.reason[0];
