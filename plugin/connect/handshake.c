@@ -237,6 +237,9 @@ int pvn_conn_step(struct pvn_conn *c)
     if (now - last > PVN_AWAY_NS) {
         stand_still(c, now - last, now);
         c->heard_ns += now - last;
+        if (c->ctrl.seal && c->state == PVN_CONN_SEAL)
+            c->redials =
+                0; /* the peer's limit, which no BEAT stops, may have been over meanwhile */
         last = now;
     }
     c->stepped_ns = now;

@@ -414,6 +414,32 @@ TEST_F(Key, AHandleThatWasChangedIsNoReasonToGoOnInTheClear)
     EXPECT_SAYS(infos, "its session id is not ours");
 }
 
+// A rank may be late as often as it likes, and its handshake's time may be over each time.
+TEST_F(Key, AConnectorThatIsAwayAgainAndAgainComesUp)
+{
+    params.seal_timeout = 50 * PVN_NS_PER_MS;
+    listen(one);
+    connect(one);
+    for (int i = 0; i < 5; i++) {
+        uint64_t before = stats().rejected;
+        ASSERT_TRUE(until([&] { return s->ctrl.seal || rs != -EAGAIN; })) << i;
+        ASSERT_EQ(-EAGAIN, rs) << i << ' ' << s->err.reason[0];
+        uint64_t began = pvn_now_ns(), end = began + 60 * PVN_NS_PER_S;
+        while ((stats().rejected == before || pvn_now_ns() - began <= PVN_AWAY_NS) &&
+               pvn_now_ns() < end) {
+            ASSERT_EQ(0, pvn_listener_accept(l, &a, &accept_err)) << accept_err.reason[0];
+            ASSERT_EQ(nullptr, a);
+            std::this_thread::yield();
+        }
+        ASSERT_LT(before, stats().rejected) << "its time was not over";
+        // It comes back, and sees the end behind the listener's part of the handshake.
+        ASSERT_TRUE(until([&] { return s->state == PVN_CONN_DIAL || rs != -EAGAIN; })) << i;
+        ASSERT_EQ(-EAGAIN, rs) << i << ' ' << s->err.reason[0];
+    }
+    params.seal_timeout = 60 * PVN_NS_PER_S;
+    ASSERT_TRUE(comes_up()) << s->err.reason[0];
+}
+
 struct Flip {
     size_t at;
     uint8_t bits;
