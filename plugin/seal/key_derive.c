@@ -37,6 +37,8 @@ int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, 
         s->EVP_KDF_CTX_free(ctx);
     if (kdf)
         s->EVP_KDF_free(kdf);
+    if (rc && s)
+        s->ERR_clear_error();
     return rc;
 }
 

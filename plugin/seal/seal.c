@@ -13,7 +13,6 @@
 
 /* Both suites have SHA-256, as a secret that is not of an earlier session requires. */
 #define SUITES   "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
-#define GROUPS   "X25519:P-256"
 #define IDENTITY "nccl-net-pvrdma 1"
 
 struct pvn_seal {
@@ -149,6 +148,13 @@ static int accept_no_certificate(int ok, X509_STORE_CTX *store)
     return 0;
 }
 
+/* FIPS's providers have no X25519, and before version 3.3 one that is missing is an error. */
+static bool set_groups(const struct pvn_ssl *s, SSL_CTX *c)
+{
+    return s->SSL_CTX_ctrl(c, SSL_CTRL_SET_GROUPS_LIST, 0, (char *)"X25519:P-256") == 1 ||
+           s->SSL_CTX_ctrl(c, SSL_CTRL_SET_GROUPS_LIST, 0, (char *)"P-256") == 1;
+}
+
 /* Settings of the system's openssl.cnf for all programs are overridden: the two ends are of one kind. */
 static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
 {
@@ -166,9 +172,8 @@ static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
     s->SSL_CTX_set_psk_find_session_callback(c, acceptor_secret);
     return s->SSL_CTX_ctrl(c, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
            s->SSL_CTX_ctrl(c, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
-           s->SSL_CTX_ctrl(c, SSL_CTRL_SET_GROUPS_LIST, 0, (char *)GROUPS) == 1 &&
-           s->SSL_CTX_set_ciphersuites(c, SUITES) == 1 && s->SSL_CTX_set_num_tickets(c, 0) == 1 &&
-           s->SSL_CTX_set_max_early_data(c, 0) == 1 &&
+           set_groups(s, c) && s->SSL_CTX_set_ciphersuites(c, SUITES) == 1 &&
+           s->SSL_CTX_set_num_tickets(c, 0) == 1 && s->SSL_CTX_set_max_early_data(c, 0) == 1 &&
            s->SSL_CTX_set_recv_max_early_data(c, 0) == 1;
 }
 
@@ -203,22 +208,29 @@ static bool attach(const struct pvn_ssl *s, struct pvn_seal *seal)
     return s->SSL_set_ex_data(seal->ssl, 0, seal) == 1;
 }
 
+int pvn_seal_check(struct pvn_err *err)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+
+    if (!s)
+        return pvn_err_set(err, -ELIBACC, "OpenSSL has not been loaded");
+    pthread_once(&once, make_context);
+    if (context)
+        return 0;
+    pvn_err_set(err, -ELIBACC, "%s cannot do TLS 1.3 with a secret of both ends",
+                s->OpenSSL_version(OPENSSL_VERSION));
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return -ELIBACC;
+}
+
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
                               struct pvn_err *err)
 {
     const struct pvn_ssl *s = pvn_ssl_get();
     struct pvn_seal *seal;
 
-    if (!s) {
-        pvn_err_set(err, -ELIBACC, "OpenSSL has not been loaded");
+    if (pvn_seal_check(err) != 0)
         return NULL;
-    }
-    pthread_once(&once, make_context);
-    if (!context) {
-        pvn_err_set(err, -ELIBACC, "%s cannot do TLS 1.3 with a secret of both ends",
-                    s->OpenSSL_version(OPENSSL_VERSION));
-        return NULL;
-    }
     seal = calloc(1, sizeof(*seal));
     if (seal) {
         seal->fd = fd;

@@ -29,6 +29,9 @@ enum {
 
 struct pvn_seal;
 
+/* 0, or a negative errno with *err if the OpenSSL that is loaded cannot do this, which is so for good. Any thread. */
+int pvn_seal_check(struct pvn_err *err);
+
 /* fd: a connected, non-blocking socket; stays the caller's, and open while the stream is used. acceptor: the end that is
  * dialled. The secret is copied. NULL with *err. */
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],

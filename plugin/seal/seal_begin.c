@@ -7,6 +7,7 @@
 
 #include "base/param.h"
 #include "seal/key.h"
+#include "seal/seal.h"
 #ifdef HAVE_OPENSSL
 #include "seal/ssl_dl.h"
 #endif
@@ -26,6 +27,19 @@ static int load_library(const struct pvn_params *params, struct pvn_err *err)
     pvn_err_set_fault(err, PVN_FAULT_USAGE);
     return err->code;
 #endif
+}
+
+/* Tries what the first connection needs: a library may be restricted (FIPS). */
+static int check(struct pvn_err *err)
+{
+    uint8_t any[16];
+    int rc = pvn_seal_check(err);
+
+    if (rc == 0)
+        rc = pvn_key_derive(key, "check", 0, 0, any, sizeof(any), err);
+    if (rc)
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return rc;
 }
 
 static int refuse(struct pvn_err *err, const char *text)
@@ -52,7 +66,15 @@ int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
                       "NCCL_PVRDMA_ENCRYPT=all: this build seals control connections only, and no "
                       "data; set it to control");
     rc = load_library(params, err);
-    return rc ? rc : pvn_key_read(params->key_file, &key, err);
+    if (rc == 0)
+        rc = pvn_key_read(params->key_file, &key, err);
+    if (rc == 0)
+        rc = check(err);
+    if (rc) {
+        pvn_key_free(key);
+        key = NULL;
+    }
+    return rc;
 }
 
 void pvn_seal_end(void)

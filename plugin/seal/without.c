@@ -12,6 +12,11 @@ static int none(struct pvn_err *err)
     return pvn_err_set(err, -EOPNOTSUPP, "this build has no OpenSSL (configure --without-openssl)");
 }
 
+int pvn_seal_check(struct pvn_err *err)
+{
+    return none(err);
+}
+
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
                               struct pvn_err *err)
 {

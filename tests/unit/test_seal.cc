@@ -3,7 +3,9 @@
 // Sealed streams over socket pairs, with a relay between the two ends that damages, repeats, drops and exchanges what passes.
 #include <gtest/gtest.h>
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
@@ -46,6 +48,13 @@ TEST(Library, OneThatIsMissingOrAnotherIsNamedWithThePackage)
     EXPECT_EQ(nullptr, pvn_ssl_get());
     ASSERT_NE(nullptr, pvn_ssl_load("libssl.so.3", &err)) << err.reason[0];
     EXPECT_EQ(pvn_ssl_get(), pvn_ssl_load("whatever", &err)) << "it is loaded once";
+}
+
+long without_x25519(SSL_CTX *c, int cmd, long n, void *p)
+{
+    if (cmd == SSL_CTRL_SET_GROUPS_LIST && strstr(static_cast<char *>(p), "X25519"))
+        return 0;
+    return SSL_CTX_ctrl(c, cmd, n, p);
 }
 
 // Takes what an end has sent; direction 0: from the connector. Gives what the other end gets.
@@ -243,6 +252,83 @@ TEST(Seal, TheFirstBytesAreJudgedBeforeAnythingIsDone)
     EXPECT_EQ(-1, pvn_seal_is_first(reinterpret_cast<const uint8_t *>("\x16\x03\x01\x00\x01"), 5));
     EXPECT_EQ(-1,
               pvn_seal_is_first(reinterpret_cast<const uint8_t *>("\x16\x03\x01\x00\xc0\x02"), 6));
+}
+
+// A libssl whose providers are FIPS's alone does so. In a process of its own, for the settings are made once.
+[[noreturn]] void shake_without_x25519()
+{
+    pvn_err err = PVN_ERR_INIT;
+    const_cast<pvn_ssl *>(pvn_ssl_load("libssl.so.3", &err))->SSL_CTX_ctrl = without_x25519;
+    if (pvn_seal_check(&err) != 0) {
+        fprintf(stderr, "%s\n", err.reason[0]);
+        exit(1);
+    }
+    bool right;
+    {
+        Ends e;
+        right = e.shake() && e.carry(0, text("right")) == text("right");
+    }
+    exit(right ? 0 : 2);
+}
+TEST(Seal, WorksWhereX25519IsForbidden)
+{
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(shake_without_x25519(), testing::ExitedWithCode(0), "");
+}
+
+// One of the two ends alone: the other one begins with X25519, and again.
+bool shake_alone(int fd, bool acceptor)
+{
+    uint8_t secret[PVN_SEAL_SECRET] = {};
+    pvn_err err = PVN_ERR_INIT;
+    pvn_seal *s = pvn_seal_new(fd, acceptor, secret, &err);
+    int rc = s ? -EAGAIN : err.code;
+    for (int i = 0; i < 600 && rc == -EAGAIN; i++) {
+        pollfd p = {fd, POLLIN, 0};
+        rc = pvn_seal_handshake(s, &err);
+        if (rc == -EAGAIN)
+            poll(&p, 1, 100);
+    }
+    pvn_seal_free(s);
+    return rc == 0;
+}
+[[noreturn]] void shake_with_one_without_x25519(bool acceptor)
+{
+    int sv[2], status = -1;
+    pvn_err err = PVN_ERR_INIT;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv) != 0)
+        exit(3);
+    pid_t pid = fork();
+    auto *ssl = const_cast<pvn_ssl *>(pvn_ssl_load("libssl.so.3", &err));
+    if (pid == 0)
+        _exit(shake_alone(sv[0], !acceptor) ? 0 : 1);
+    ssl->SSL_CTX_ctrl = without_x25519;
+    bool right = shake_alone(sv[1], acceptor);
+    exit(waitpid(pid, &status, 0) == pid && status == 0 && right ? 0 : 1);
+}
+TEST(Seal, OneEndWithoutX25519AndOneWithItMeet)
+{
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    for (bool acceptor : {false, true})
+        EXPECT_EXIT(shake_with_one_without_x25519(acceptor), testing::ExitedWithCode(0), "");
+}
+
+long without_tls13(SSL_CTX *c, int cmd, long n, void *p)
+{
+    return cmd == SSL_CTRL_SET_MIN_PROTO_VERSION ? 0 : SSL_CTX_ctrl(c, cmd, n, p);
+}
+[[noreturn]] void check_without_tls13()
+{
+    pvn_err err = PVN_ERR_INIT;
+    const_cast<pvn_ssl *>(pvn_ssl_load("libssl.so.3", &err))->SSL_CTX_ctrl = without_tls13;
+    int rc = pvn_seal_check(&err);
+    fprintf(stderr, "%s\n", err.reason[0]);
+    exit(rc == -ELIBACC && err.fault == PVN_FAULT_USAGE && ERR_peek_error() == 0 ? 0 : 1);
+}
+TEST(Seal, WhatALibraryCannotDoShowsBeforeTheFirstConnection)
+{
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(check_without_tls13(), testing::ExitedWithCode(0), "OpenSSL 3.* cannot do TLS 1.3");
 }
 
 // ---- ends that do not have the secret ----
