@@ -89,22 +89,24 @@ static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, str
         if (n > 0) {
             *have += (size_t)n;
             c->started = true;
-        } else if (n == 0) {
+            continue;
+        }
+        if (n == 0) {
             c->eof = true;
             if (c->started)
                 return pvn_err_set(err, -ECONNRESET,
                                    "peer closed the control connection within a frame");
             return pvn_err_set(err, -EPIPE, "peer closed the control connection");
-        } else if (n == -EAGAIN) {
+        }
+        if (n == -EAGAIN)
             return -EAGAIN;
-        } else if (n == -EBADMSG) {
+        if (c->seal)
             shutdown(c->fd, SHUT_RDWR); /* whoever watches the socket sees that it is over */
+        if (n == -EBADMSG)
             return pvn_err_set(err, -EBADMSG,
                                "what came on the control connection is not what the peer sent: it "
                                "was damaged or forged");
-        } else {
-            return pvn_err_set(err, (int)n, "receiving on the control connection failed");
-        }
+        return pvn_err_set(err, (int)n, "receiving on the control connection failed");
     }
     return 0;
 }

@@ -340,13 +340,14 @@ int pvn_seal_handshake(struct pvn_seal *seal, struct pvn_err *err)
     return rc;
 }
 
+/* The result of a send or recv. An alert is the other end's, sealed: it ends the stream for what has come there. */
 static ssize_t failed(struct pvn_seal *seal, int ret)
 {
     unsigned long reason;
     int rc = judge(seal, ret, &reason);
 
     pvn_ssl_get()->ERR_clear_error();
-    return rc;
+    return rc == -EBADMSG && ERR_GET_REASON(reason) >= SSL_AD_REASON_OFFSET ? -ECONNRESET : rc;
 }
 
 ssize_t pvn_seal_send(struct pvn_seal *seal, const void *buf, size_t len)

@@ -45,7 +45,7 @@ void pvn_seal_free(struct pvn_seal *s);
 int pvn_seal_handshake(struct pvn_seal *s, struct pvn_err *err);
 
 /* As send and recv with MSG_DONTWAIT, but they return a negative errno: bytes, 0 (recv: the end), -EAGAIN, -EBADMSG what
- * came is not what the other end sent, or the socket's error. A send that returned -EAGAIN is repeated with the same
+ * came is not what the other end sent, -ECONNRESET also if that is so there, or the socket's error. A send that returned -EAGAIN is repeated with the same
  * bytes and, behind these, perhaps more. Only after the handshake. */
 ssize_t pvn_seal_send(struct pvn_seal *s, const void *buf, size_t len);
 ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len);

@@ -4,8 +4,8 @@
  * How the bytes of one TCP connection are read and written: plain, or sealed. Whoever has a connection has its table, and
  * calls the socket itself for what concerns no bytes (its end, its state, the poller).
  *
- * A poller sees the socket alone. Bytes that a sealed stream has taken from it, and its user has not, show by has_pending;
- * a recv that has returned -EAGAIN leaves none.
+ * A poller sees the socket alone. Bytes that a sealed stream has taken from it, and its user has not, show by has_pending,
+ * and so does the beginning of a record whose rest has not come; a recv that has returned -EAGAIN leaves no more than that.
  *
  * Threads: one at a time per connection. Nothing blocks.
  */
