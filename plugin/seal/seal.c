@@ -163,7 +163,9 @@ static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
                                   SSL_OP_IGNORE_UNEXPECTED_EOF);
     s->SSL_CTX_set_security_level(c, 2);
     s->SSL_CTX_ctrl(c, SSL_CTRL_MODE,
-                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
+                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                        SSL_MODE_RELEASE_BUFFERS,
+                    NULL);
     s->SSL_CTX_ctrl(c, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
     /* A verification requires one; there are no sessions. */
     s->SSL_CTX_set_session_id_context(c, (const unsigned char *)IDENTITY, strlen(IDENTITY));
