@@ -450,6 +450,7 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
     pthread_mutex_destroy(&c->inbox_lock);
     free(c->lane_args);
     free(c->inbox);
+    explicit_bzero(c->streams, sizeof(c->streams));
     free(c);
 }
 
