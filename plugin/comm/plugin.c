@@ -15,6 +15,7 @@
 #include "comm/placement.h"
 #include "base/param.h"
 #include "base/poller.h"
+#include "seal/key.h"
 #include "seal/seal_begin.h"
 #include "stats/stats.h"
 #include "base/version.h"
@@ -74,8 +75,9 @@ static void banner(int abi)
     if (pvn_seal_key())
         pvn_info(
             PVN_INIT | PVN_NET,
-            "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE; control connections are "
-            "sealed, data are not");
+            "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE (%s); control connections "
+            "are sealed, data are not",
+            pvn_key_describe(pvn_seal_key(), text));
     if (pvn_devices_left_out()[0])
         pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
     pvn_placement_log();

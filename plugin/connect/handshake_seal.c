@@ -96,6 +96,7 @@ static int take_refusal(struct pvn_conn *c)
     struct pvn_err err = PVN_ERR_INIT;
     enum pvn_frame_type type = PVN_FRAME_ERROR;
     const uint8_t *body = NULL;
+    char key[PVN_KEY_TEXT];
     size_t len = 0;
     int rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
 
@@ -106,7 +107,10 @@ static int take_refusal(struct pvn_conn *c)
                     pvn_frame_name(type));
         return fail(c, &err);
     }
-    return conn_judge(c, rc, 0, type, body, len, &err);
+    rc = conn_judge(c, rc, 0, type, body, len, &err);
+    if (rc != -EAGAIN)
+        pvn_err_add(&c->err, "this end's key has %s", pvn_key_describe(c->cfg.key, key));
+    return rc;
 }
 
 int conn_step_seal_connector(struct pvn_conn *c)

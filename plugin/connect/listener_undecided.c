@@ -198,10 +198,16 @@ static void refuse_unproved(struct pvn_listener *l, struct undecided *u,
                             const struct pvn_preamble *p, const char *why, uint64_t now)
 {
     bool is_control = p->kind == PVN_PREAMBLE_CTRL || p->kind == PVN_PREAMBLE_CTRL_KEY;
+    char text[200], key[PVN_KEY_TEXT];
 
     if (!is_control) {
         refuse_session(l, u, why, now);
         return;
+    }
+    if (p->kind == PVN_PREAMBLE_CTRL_KEY && l->cfg.key) {
+        snprintf(text, sizeof(text), "%s (the listener's key has %s)", why,
+                 pvn_key_describe(l->cfg.key, key));
+        why = text;
     }
     say_why_not(u, why);
     listener_note_unproved(l, &u->peer, why);

@@ -16,7 +16,11 @@
 
 #include "base/err.h"
 
-enum { PVN_KEY_MIN = 32, PVN_KEY_MAX = 4096 }; /* bytes of the file */
+enum {
+    PVN_KEY_MIN = 32, /* bytes of the file */
+    PVN_KEY_MAX = 4096,
+    PVN_KEY_TEXT = 48 /* room for a description */
+};
 
 struct pvn_key;
 
@@ -34,6 +38,9 @@ int pvn_key_make(const char *path, struct pvn_err *err);
  * errno with *err, which is not to be expected. Any thread. */
 int pvn_key_derive(const struct pvn_key *key, const char *label, uint64_t session, uint64_t nonce,
                    uint8_t *out, size_t len, struct pvn_err *err);
+/* Describes a key so that a person can compare two, by what anybody may know: "64 bytes, label 1a2b3c4d". Returns buf,
+ * always terminated. As pvn_key_derive. */
+const char *pvn_key_describe(const struct pvn_key *key, char buf[PVN_KEY_TEXT]);
 /* pvn_key_derive from secret[secret_len] instead of a key, and with another salt. */
 int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, const uint8_t *salt,
                    size_t salt_len, uint8_t *out, size_t len, struct pvn_err *err);

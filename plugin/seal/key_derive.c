@@ -5,6 +5,7 @@
 #include "seal/key_priv.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <openssl/core_names.h>
@@ -56,4 +57,16 @@ int pvn_key_derive(const struct pvn_key *key, const char *label, uint64_t sessio
     put64(salt, session);
     put64(salt + 8, nonce);
     return pvn_key_expand(key->bytes, key->len, label, salt, sizeof(salt), out, len, err);
+}
+
+const char *pvn_key_describe(const struct pvn_key *key, char buf[PVN_KEY_TEXT])
+{
+    uint8_t label[4];
+
+    if (pvn_key_derive(key, "label", 0, 0, label, sizeof(label), NULL) != 0)
+        snprintf(buf, PVN_KEY_TEXT, "%zu bytes", key->len);
+    else
+        snprintf(buf, PVN_KEY_TEXT, "%zu bytes, label %02x%02x%02x%02x", key->len, label[0],
+                 label[1], label[2], label[3]);
+    return buf;
 }

@@ -127,7 +127,8 @@ struct Key : testing::Test {
         pvn_err err = PVN_ERR_INIT;
         ASSERT_NE(nullptr, pvn_ssl_load("libssl.so.3", &err)) << err.reason[0];
         ASSERT_EQ(0, pvn_key_read(write_file(f / "1", std::string(32, '1')).c_str(), &one, &err));
-        ASSERT_EQ(0, pvn_key_read(write_file(f / "2", std::string(32, '2')).c_str(), &other, &err));
+        ASSERT_EQ(0, pvn_key_read(write_file(f / "2", std::string(32, '1') + "\n").c_str(), &other,
+                                  &err));
         pvn_memlane_reset();
         warnings.clear();
         infos.clear();
@@ -222,7 +223,7 @@ struct Key : testing::Test {
                rs == 0;
     }
     // The connector is refused, and the listener has said so as well.
-    void is_refused(const char *connector, const char *listener)
+    void is_refused(const char *connector, const char *listener, const char *added = "")
     {
         size_t before = count(warnings, listener);
         ASSERT_TRUE(until([&] { return rs != -EAGAIN && (before || count(warnings, listener)); }))
@@ -230,6 +231,7 @@ struct Key : testing::Test {
         EXPECT_NE(0, rs);
         EXPECT_EQ(PVN_FAULT_REMOTE, s->err.fault);
         EXPECT_SAYS(s->err.reason[0], connector);
+        EXPECT_SAYS(s->err.reason[2], added);
         EXPECT_EQ(-EAGAIN, ra) << "accept has ended: " << accept_err.reason[0];
         EXPECT_EQ(nullptr, a);
         hang_up();
@@ -305,10 +307,16 @@ TEST_F(Key, WithoutOneTheWireIsAsBefore)
 TEST_F(Key, AnotherOneIsRefusedAtBothEndsAndARightOneIsTaken)
 {
     listen(one);
+    char text[2][PVN_KEY_TEXT];
     for (int i = 0; i < 3; i++) {
         connect(other);
-        is_refused("the listener refuses this end: it has another key", "it has another key");
+        is_refused("the listener refuses this end: it has another key", "it has another key",
+                   (std::string("this end's key has ") + pvn_key_describe(other, text[0])).c_str());
     }
+    // A person sees by the two descriptions which ranks differ, and that a copy has lost its newline.
+    EXPECT_SAYS(text[0], "33 bytes, label ");
+    EXPECT_SAYS(pvn_key_describe(one, text[1]), "32 bytes, label ");
+    EXPECT_SAYS(warnings, std::string("the listener's key has ") + text[1]);
     EXPECT_EQ(1u, count(warnings, "\n")) << "one warning: " << warnings;
     EXPECT_SAYS(warnings, "127.0.0.1:");
     EXPECT_SAYS(warnings, "NCCL_PVRDMA_KEY_FILE");
