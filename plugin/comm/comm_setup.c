@@ -192,10 +192,16 @@ static void keep_control(struct pvn_comm *c)
     comm_failback_need(true);
 }
 
-/* There an acceptor's caller waits for the HELLO within accept, which with a key needs steps of a connector that may be
- * waiting likewise: each rank of a ring for the next one. */
-static int refuse_lazy(const struct pvn_comm_cfg *cfg, struct pvn_err *err)
+/* A key that cannot be used, or not by this interface: a lazy acceptor's caller waits for the HELLO within accept, which
+ * with a key needs steps of a connector that may be waiting likewise: each rank of a ring for the next one. */
+static int check_key(const struct pvn_comm_cfg *cfg, struct pvn_err *err)
 {
+    const struct pvn_err *refusal = pvn_seal_refusal();
+
+    if (refusal) {
+        *err = *refusal;
+        return err->code;
+    }
     if (!cfg->lazy || !pvn_seal_key())
         return 0;
     pvn_err_set(
@@ -215,7 +221,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     struct pvn_listen *l;
 
     *out = NULL;
-    if (find_device(cfg->dev, &lc.dev, err) != 0 || refuse_lazy(cfg, err) != 0)
+    if (find_device(cfg->dev, &lc.dev, err) != 0 || check_key(cfg, err) != 0)
         return report(err);
     l = calloc(1, sizeof(*l));
     if (!l) {
@@ -431,7 +437,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
 
     rc = find_device(cfg->dev, &cc.dev, err);
     if (rc == 0)
-        rc = refuse_lazy(cfg, err);
+        rc = check_key(cfg, err);
     if (rc)
         return rc;
     rc = pvn_handle_decode(handle, PVN_HANDLE_BYTES, &h, err);

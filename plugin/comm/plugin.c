@@ -84,12 +84,14 @@ static void banner(int abi)
     if (pvn_stats_path()[0])
         pvn_info(PVN_INIT | PVN_NET, "statistics for pvn-topo stat: %s", pvn_stats_path());
     if (n == 0)
-        pvn_warn("found no usable network device: %s; NCCL will use another transport",
-                 pvn_devices_left_out()[0] ? pvn_devices_left_out() : "there is none");
+        pvn_warn("found no usable network device: %s; NCCL will use another transport%s",
+                 pvn_devices_left_out()[0] ? pvn_devices_left_out() : "there is none",
+                 pvn_params_get()->key_file[0] ? ", without a key" : "");
 }
 
 static int load(int abi, struct pvn_err *err)
 {
+    struct pvn_err refused = PVN_ERR_INIT;
     int rc = pvn_fork_mark();
 
     if (rc)
@@ -97,9 +99,9 @@ static int load(int abi, struct pvn_err *err)
     rc = pvn_params_load(err);
     if (rc)
         return rc;
-    rc = pvn_seal_begin(pvn_params_get(), err);
-    if (rc == 0)
-        rc = pvn_devices_load(err);
+    if (pvn_seal_begin(pvn_params_get(), &refused) != 0)
+        pvn_warn_err(&refused); /* and comms are refused, see seal_begin.h */
+    rc = pvn_devices_load(err);
     if (rc) {
         pvn_seal_end();
         pvn_params_unload();

@@ -13,6 +13,7 @@
 #endif
 
 static struct pvn_key *key; /* written by begin and end only, when there is no connection */
+static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
 
 static int load_library(const struct pvn_params *params, struct pvn_err *err)
 {
@@ -49,11 +50,10 @@ static int refuse(struct pvn_err *err, const char *text)
     return err->code;
 }
 
-int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
+static int take_key(const struct pvn_params *params, struct pvn_err *err)
 {
     int rc;
 
-    pvn_seal_end();
     if (!params->key_file[0])
         return params->encrypt == PVN_ENCRYPT_AUTO
                    ? 0
@@ -77,10 +77,29 @@ int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
     return rc;
 }
 
+int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
+{
+    int rc;
+
+    pvn_seal_end();
+    rc = take_key(params, &refusal);
+    if (rc == 0)
+        return 0;
+    pvn_err_add(&refusal, "no connection is made: NCCL would go on in the clear");
+    *err = refusal;
+    return rc;
+}
+
 void pvn_seal_end(void)
 {
     pvn_key_free(key);
     key = NULL;
+    pvn_err_clear(&refusal);
+}
+
+const struct pvn_err *pvn_seal_refusal(void)
+{
+    return refusal.code ? &refusal : NULL;
 }
 
 const struct pvn_key *pvn_seal_key(void)

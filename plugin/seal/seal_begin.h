@@ -10,9 +10,12 @@ struct pvn_key;
 struct pvn_params;
 
 /* Reads the key that NCCL_PVRDMA_KEY_FILE and _ENCRYPT request, and loads OpenSSL. 0, also without a key, or a negative
- * errno with *err. end: forgets the key; no connection is left. */
+ * errno with *err. end: forgets the key, and the refusal; no connection is left. */
 int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err);
 void pvn_seal_end(void);
+/* Why begin has failed, which is why no connection may be made; NULL: it has not. From begin to end. Any thread.
+ * An init that failed for it would have NCCL use another transport, without a key. */
+const struct pvn_err *pvn_seal_refusal(void);
 /* The process's key; NULL: it has none. From begin to end. Any thread. */
 const struct pvn_key *pvn_seal_key(void);
 

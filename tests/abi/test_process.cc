@@ -210,6 +210,33 @@ TEST(Guest, BadParameterRefusesInit)
     EXPECT_EQ(ncclSuccess, n.rc);
 }
 
+// An init that fails has NCCL go on with a transport of its own: in the clear, although there is to be a key.
+TEST(Guest, AKeyThatCannotBeUsedIsNoReasonToGoOnWithoutOne)
+{
+    setenv("NCCL_PVRDMA_KEY_FILE", "/nonexistent/key", 1);
+    Log::get().clear();
+    {
+        Net n(12);
+        ASSERT_EQ(ncclSuccess, n.rc) << "NCCL uses another transport";
+        int ndev = 0;
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+        EXPECT_GT(ndev, 0) << "NCCL uses another transport";
+        EXPECT_NE(std::string::npos, Log::get().warnings().find("NCCL_PVRDMA_KEY_FILE"));
+        Log::get().clear();
+        char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        void *l = nullptr, *s = nullptr;
+        EXPECT_EQ(ncclInvalidUsage, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &l));
+        EXPECT_EQ(nullptr, l);
+        EXPECT_EQ(ncclInvalidUsage, pvn_netdrv_connect(n.d, n.ctx, 0, handle, &s));
+        EXPECT_EQ(nullptr, s);
+        EXPECT_NE(std::string::npos, Log::get().warnings().find("NCCL_PVRDMA_KEY_FILE"));
+    }
+    unsetenv("NCCL_PVRDMA_KEY_FILE");
+    Net n(12);
+    Pair p(n);
+    EXPECT_TRUE(p.up()) << "the refusal has stayed";
+}
+
 // ---- life ----
 
 TEST(Life, FinalizeAndInitAgain)
