@@ -4,6 +4,7 @@
 // repeats and holds back what passes.
 #include <gtest/gtest.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -568,6 +569,50 @@ TEST_F(Key, BeginningsWithoutAHandshakeTakeNoRoomFromARightOne)
     }
     EXPECT_TRUE(until([&] { return stats().crowded >= 10; })) << stats().crowded;
     a_right_one_comes_up();
+}
+
+size_t descriptors()
+{
+    size_t n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+// Without the key, with the session or what was recorded of a peer: each costs its descriptor for a while, and leaves nothing.
+TEST_F(Key, ManyThatDoNotProveItLeaveNothing)
+{
+    size_t before = descriptors();
+    listen(one);
+    for (int i = 0; i < 1200; i++) {
+        pvn_preamble p = {};
+        p.version = PVN_WIRE_VERSION;
+        p.kind = i % 4 == 3 ? PVN_PREAMBLE_STREAM_KEY : PVN_PREAMBLE_CTRL_KEY;
+        p.session = h.session;
+        p.nonce = static_cast<uint64_t>(1000 + i);
+        ASSERT_EQ(0,
+                  pvn_token_of_control(i % 4 ? one : other, p.session, p.nonce, p.token, nullptr));
+        Bytes b(PVN_PREAMBLE_MOST);
+        pvn_preamble_encode(b.data(), &p);
+        // In turn: another key; no handshake; the beginning of one; a stream of nothing.
+        for (uint8_t add : {0x16, 3, 1, 1, 0, 1})
+            if (i % 4 == 1)
+                b.push_back('G');
+            else if (i % 4 == 2)
+                b.push_back(add);
+        raw::Sock knock = raw::dial(h.addr.port);
+        knock.send(b);
+        step();
+        ASSERT_LT(descriptors(), before + 20 + PVN_LISTENER_UNDECIDED + PVN_LISTENER_UNPROVED) << i;
+    }
+    EXPECT_EQ(1u, count(warnings, "\n")) << warnings;
+    a_right_one_comes_up();
+    hang_up();
+    pvn_listener_close(l);
+    l = nullptr;
+    EXPECT_EQ(before, descriptors());
 }
 
 // While the lanes are made, their data connections need a token of this connection, lane and stream.

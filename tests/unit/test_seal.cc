@@ -246,6 +246,24 @@ TEST(Seal, OneHandshakesExportIsNoOthers)
     }
 }
 
+// Else who has a record of it, and gets the key later, reads all.
+TEST(Seal, NoHandshakeGoesWithoutAnEphemeralKey)
+{
+    Ends e;
+    ASSERT_TRUE(e.shake());
+    // psk_key_exchange_modes: psk_dhe_ke alone; key_share: of X25519 from both ends.
+    const Bytes modes = {0, 45, 0, 2, 1, 1}, share = {0, 29, 0, 32}, extension = {0, 51};
+    auto has = [&](int end, const Bytes &what) {
+        return std::search(e.sent[end].begin(), e.sent[end].end(), what.begin(), what.end()) !=
+               e.sent[end].end();
+    };
+    EXPECT_TRUE(has(0, modes));
+    for (int end = 0; end < 2; end++) {
+        EXPECT_TRUE(has(end, extension)) << end;
+        EXPECT_TRUE(has(end, share)) << end;
+    }
+}
+
 TEST(Seal, TheFirstBytesAreJudgedBeforeAnythingIsDone)
 {
     Ends e;
