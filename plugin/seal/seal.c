@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,14 +17,48 @@
 #define SUITES   "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 #define IDENTITY "nccl-net-pvrdma 1"
 
+enum {
+    RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* bytes of the longest record: 16 KiB */
+    BURST = 16 * RECORD,               /* bytes that one call of sendv takes at most */
+    READ_AHEAD = 64 * 1024             /* bytes taken from the socket at once, of bulk */
+};
+
+/* The stream's turn, taken in the order of asking: a thread that seals one record after the other would else keep one out
+ * that has an acknowledgement to send. */
+struct turn {
+    atomic_uint asked, served;
+};
+
+/* One direction. */
+struct way {
+    bool over; /* for good: each further call returns `code` */
+    ssize_t code;
+};
+
 struct pvn_seal {
     SSL *ssl;
     int fd;
+    struct turn turn;
     int code;   /* negative errno of the last call of the socket that failed, 0: none */
     bool end;   /* the other end has closed the connection */
     bool begun; /* the first byte from there has been looked at */
+    bool empty; /* the last call that received took all that the socket had */
+    bool begun_record; /* a send has returned -EAGAIN, and is to be repeated */
+    struct way out, in;
+    uint64_t records; /* sent with the current key */
     uint8_t secret[PVN_SEAL_SECRET];
 };
+
+/*
+ * With one key AES-GCM may protect 2^24.5 full records (RFC 8446, section 5.5), 388 GB, which a stream of 100 Gb/s sends in
+ * half a minute. OpenSSL does not count them.
+ */
+static uint64_t records_per_key = UINT64_C(1) << 23;
+
+void pvn_seal_rekey_after(uint64_t records)
+{
+    records_per_key = records ? records : UINT64_C(1) << 23;
+}
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static SSL_CTX *context;
@@ -82,6 +118,7 @@ static int socket_read(BIO *bio, char *buf, int len)
     }
     if (n > 0)
         n = take(s->fd, buf, (size_t)len, 0);
+    s->empty = n < len;
     if (n == 0)
         s->end = true;
     return socket_result(bio, s, n, BIO_FLAGS_READ);
@@ -250,6 +287,12 @@ struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SE
     return seal;
 }
 
+void pvn_seal_expect_bulk(struct pvn_seal *seal)
+{
+    pvn_ssl_get()->SSL_set_default_read_buffer_len(seal->ssl, READ_AHEAD);
+    pvn_ssl_get()->SSL_set_read_ahead(seal->ssl, 1);
+}
+
 void pvn_seal_free(struct pvn_seal *seal)
 {
     if (!seal)
@@ -281,7 +324,8 @@ static int judge(struct pvn_seal *seal, int ret, unsigned long *reason)
         return -EAGAIN;
     if (seal->code)
         return seal->code;
-    if (why == SSL_ERROR_ZERO_RETURN || (seal->end && why == SSL_ERROR_SYSCALL))
+    /* The socket is asked for more only where all that has come was in order. */
+    if (why == SSL_ERROR_ZERO_RETURN || seal->end)
         return 0;
     *reason = s->ERR_peek_error();
     return -EBADMSG;
@@ -352,27 +396,154 @@ static ssize_t failed(struct pvn_seal *seal, int ret)
     return rc == -EBADMSG && ERR_GET_REASON(reason) >= SSL_AD_REASON_OFFSET ? -ECONNRESET : rc;
 }
 
-ssize_t pvn_seal_send(struct pvn_seal *seal, const void *buf, size_t len)
+static void take_turn(struct pvn_seal *seal)
+{
+    unsigned mine = atomic_fetch_add(&seal->turn.asked, 1);
+
+    while (atomic_load_explicit(&seal->turn.served, memory_order_acquire) != mine)
+        sched_yield();
+}
+
+static void give_turn(struct pvn_seal *seal)
+{
+    atomic_fetch_add_explicit(&seal->turn.served, 1, memory_order_release);
+}
+
+/* Counts a record, the first one of a new key if the current one has enough. The other end learns of it by the stream. */
+static void count_record(struct pvn_seal *seal)
+{
+    if (seal->begun_record)
+        return;
+    if (seal->records >= records_per_key &&
+        pvn_ssl_get()->SSL_key_update(seal->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+        seal->records = 0;
+    seal->records++;
+}
+
+static ssize_t send_record(struct pvn_seal *seal, const void *buf, size_t len)
 {
     size_t n = 0;
     int ret;
 
+    if (seal->out.over)
+        return seal->out.code;
     prepare(seal);
-    ret = pvn_ssl_get()->SSL_write_ex(seal->ssl, buf, len, &n);
+    count_record(seal);
+    ret = pvn_ssl_get()->SSL_write_ex(seal->ssl, buf, len < RECORD ? len : RECORD, &n);
+    seal->begun_record = ret != 1;
     if (ret == 1)
         return (ssize_t)n;
-    ret = (int)failed(seal, ret);
-    return ret ? ret : -EPIPE;
+    seal->out.code = failed(seal, ret);
+    if (seal->out.code == 0)
+        seal->out.code = -EPIPE;
+    seal->out.over = seal->out.code != -EAGAIN;
+    return seal->out.code;
+}
+
+/* *more: there may be more for the next call. */
+static ssize_t recv_record(struct pvn_seal *seal, void *buf, size_t len, bool *more)
+{
+    size_t n = 0;
+    int ret;
+
+    if (seal->in.over)
+        return seal->in.code;
+    prepare(seal);
+    ret = pvn_ssl_get()->SSL_read_ex(seal->ssl, buf, len, &n);
+    *more = !seal->empty || pvn_seal_has_pending(seal);
+    if (ret == 1)
+        return (ssize_t)n;
+    seal->in.code = failed(seal, ret);
+    seal->in.over = seal->in.code != -EAGAIN;
+    return seal->in.code;
+}
+
+ssize_t pvn_seal_send(struct pvn_seal *seal, const void *buf, size_t len)
+{
+    ssize_t n;
+
+    take_turn(seal);
+    n = send_record(seal, buf, len);
+    give_turn(seal);
+    return n;
+}
+
+static ssize_t recv_some(struct pvn_seal *seal, void *buf, size_t len, bool *more)
+{
+    ssize_t n;
+
+    take_turn(seal);
+    n = recv_record(seal, buf, len, more);
+    give_turn(seal);
+    return n;
 }
 
 ssize_t pvn_seal_recv(struct pvn_seal *seal, void *buf, size_t len)
 {
-    size_t n = 0;
-    int ret;
+    bool unused;
 
-    prepare(seal);
-    ret = pvn_ssl_get()->SSL_read_ex(seal->ssl, buf, len, &n);
-    return ret == 1 ? (ssize_t)n : failed(seal, ret);
+    return recv_some(seal, buf, len, &unused);
+}
+
+/* Copies up to RECORD bytes of the pieces from `skip` bytes into the first one on. Their number. */
+static size_t gather(const struct iovec *iov, int n, size_t skip, uint8_t *record)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < n && len < RECORD; i++, skip = 0) {
+        size_t left = iov[i].iov_len - skip, part = left < RECORD - len ? left : RECORD - len;
+
+        memcpy(record + len, (const uint8_t *)iov[i].iov_base + skip, part);
+        len += part;
+    }
+    return len;
+}
+
+ssize_t pvn_seal_sendv(struct pvn_seal *seal, const struct iovec *iov, int n)
+{
+    uint8_t record[RECORD];
+    size_t sent = 0, skip = 0;
+    ssize_t rc = 0;
+
+    while (n > 0 && sent < BURST) {
+        /* A record has whatever is behind a short piece, too. */
+        if (iov->iov_len - skip >= RECORD || n == 1)
+            rc = pvn_seal_send(seal, (const uint8_t *)iov->iov_base + skip, iov->iov_len - skip);
+        else
+            rc = pvn_seal_send(seal, record, gather(iov, n, skip, record));
+        if (rc < 0)
+            break;
+        sent += (size_t)rc;
+        skip += (size_t)rc;
+        while (n > 0 && skip >= iov->iov_len) {
+            skip -= iov->iov_len;
+            iov++;
+            n--;
+        }
+    }
+    return sent ? (ssize_t)sent : rc;
+}
+
+ssize_t pvn_seal_recvv(struct pvn_seal *seal, const struct iovec *iov, int n)
+{
+    size_t got = 0, at = 0;
+    bool more = true;
+    ssize_t rc = 0;
+
+    while (n > 0 && more) {
+        if (at == iov->iov_len) {
+            at = 0;
+            iov++;
+            n--;
+            continue;
+        }
+        rc = recv_some(seal, (uint8_t *)iov->iov_base + at, iov->iov_len - at, &more);
+        if (rc <= 0)
+            break;
+        got += (size_t)rc;
+        at += (size_t)rc;
+    }
+    return got ? (ssize_t)got : rc;
 }
 
 bool pvn_seal_has_pending(const struct pvn_seal *seal)

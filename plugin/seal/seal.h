@@ -8,7 +8,8 @@
  * Sends and receives with the socket itself do not mix with these. An end of the stream without its alert is an end like
  * any other: what has to be complete says so itself (frames have lengths, a comm's end is a GOODBYE).
  *
- * Threads: one at a time per stream. Nothing blocks, and nothing raises SIGPIPE. Each call leaves the thread's queue of
+ * Threads: one at a time per stream but for send, recv, sendv and recvv, where one thread may send while another one receives;
+ * they take turns, each for a record of 16 KiB. Nothing else blocks, and nothing raises SIGPIPE. Each call leaves the thread's queue of
  * OpenSSL errors empty, which the host process may use as well.
  */
 #ifndef PVN_SEAL_SEAL_H
@@ -18,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "base/err.h"
 
@@ -36,6 +38,8 @@ int pvn_seal_check(struct pvn_err *err);
  * dialled. The secret is copied. NULL with *err. */
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
                               struct pvn_err *err);
+/* Before the handshake, of a stream on which much comes: it is taken from the socket in larger pieces. */
+void pvn_seal_expect_bulk(struct pvn_seal *s);
 /* NULL is allowed. Sends nothing. */
 void pvn_seal_free(struct pvn_seal *s);
 
@@ -49,6 +53,11 @@ int pvn_seal_handshake(struct pvn_seal *s, struct pvn_err *err);
  * bytes and, behind these, perhaps more. Only after the handshake. */
 ssize_t pvn_seal_send(struct pvn_seal *s, const void *buf, size_t len);
 ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len);
+/* The same for several pieces. sendv: n > 0, none is empty; short pieces share a record, and as many records are sent as the
+ * socket takes, 256 KiB at most. recvv: fills the pieces; fewer bytes say, as of a socket, that no more have come, but for the
+ * beginning of a record. */
+ssize_t pvn_seal_sendv(struct pvn_seal *s, const struct iovec *iov, int n);
+ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n);
 /* True if recv has bytes that it has taken from the socket already. */
 bool pvn_seal_has_pending(const struct pvn_seal *s);
 
@@ -57,6 +66,9 @@ int pvn_seal_export(struct pvn_seal *s, const char *label, uint8_t *out, size_t 
                     struct pvn_err *err);
 /* The suite in words, for a person. */
 const char *pvn_seal_suite(const struct pvn_seal *s);
+
+/* Records that a stream sends with one key, for tests; 0: as usual. Before any stream is made. */
+void pvn_seal_rekey_after(uint64_t records);
 
 /* Judges the first bytes from a connector, before anything is done for it: 1 they are those of a handshake, 0 too few,
  * -1 they are not. */

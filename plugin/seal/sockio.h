@@ -7,7 +7,7 @@
  * A poller sees the socket alone. Bytes that a sealed stream has taken from it, and its user has not, show by has_pending,
  * and so does the beginning of a record whose rest has not come; a recv that has returned -EAGAIN leaves no more than that.
  *
- * Threads: one at a time per connection. Nothing blocks.
+ * Threads: as seal.h says. Nothing blocks.
  */
 #ifndef PVN_SEAL_SOCKIO_H
 #define PVN_SEAL_SOCKIO_H
@@ -15,10 +15,13 @@
 #include "seal/seal.h"
 
 /* fd: non-blocking; seal: of the sealed table, after its handshake; NULL for the plain one. send and recv: bytes, 0 (recv:
- * the end), or a negative errno, as seal.h has them. */
+ * the end), or a negative errno, as seal.h has them; sendv and recvv for several pieces. flags: MSG_PEEK, of the plain table
+ * only, or 0. */
 struct pvn_sockio {
     ssize_t (*send)(int fd, struct pvn_seal *seal, const void *buf, size_t len);
     ssize_t (*recv)(int fd, struct pvn_seal *seal, void *buf, size_t len);
+    ssize_t (*sendv)(int fd, struct pvn_seal *seal, struct iovec *iov, int n);
+    ssize_t (*recvv)(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags);
     bool (*has_pending)(const struct pvn_seal *seal);
 };
 

@@ -65,13 +65,16 @@
     F(SSL_get_error)                                                                               \
     F(SSL_get_ex_data)                                                                             \
     F(SSL_has_pending)                                                                             \
+    F(SSL_key_update)                                                                              \
     F(SSL_new)                                                                                     \
     F(SSL_read_ex)                                                                                 \
     F(SSL_session_reused)                                                                          \
     F(SSL_set_accept_state)                                                                        \
     F(SSL_set_bio)                                                                                 \
     F(SSL_set_connect_state)                                                                       \
+    F(SSL_set_default_read_buffer_len)                                                             \
     F(SSL_set_ex_data)                                                                             \
+    F(SSL_set_read_ahead)                                                                          \
     F(SSL_write_ex)                                                                                \
     F(TLS_method)
 

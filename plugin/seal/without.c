@@ -54,6 +54,32 @@ ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len)
     return -EOPNOTSUPP;
 }
 
+ssize_t pvn_seal_sendv(struct pvn_seal *s, const struct iovec *iov, int n)
+{
+    (void)s;
+    (void)iov;
+    (void)n;
+    return -EOPNOTSUPP;
+}
+
+ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n)
+{
+    (void)s;
+    (void)iov;
+    (void)n;
+    return -EOPNOTSUPP;
+}
+
+void pvn_seal_expect_bulk(struct pvn_seal *s)
+{
+    (void)s;
+}
+
+void pvn_seal_rekey_after(uint64_t records)
+{
+    (void)records;
+}
+
 bool pvn_seal_has_pending(const struct pvn_seal *s)
 {
     (void)s;

@@ -59,6 +59,13 @@ tests_unit_test_memcache_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_memcache_LDADD = libpvn-core.la $(TEST_LDADD)
 
 # Takes the place of calloc, as the sanitizers do.
+if HAVE_OPENSSL
+PVN_TESTS += tests/unit/test_seal
+tests_unit_test_seal_SOURCES = tests/unit/test_seal.cc
+tests_unit_test_seal_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_seal_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
+endif
+
 if !SANITIZE
 PVN_TESTS += tests/unit/test_engine_memory
 tests_unit_test_engine_memory_SOURCES = tests/unit/test_engine_memory.cc

@@ -13,11 +13,15 @@
 #include <openssl/x509.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "support/deadline.h"
 
 extern "C" {
 #include "seal/seal.h"
@@ -226,6 +230,138 @@ TEST(Seal, ARestThatWasTakenFromTheSocketIsKnown)
     EXPECT_TRUE(pvn_seal_has_pending(e.s[1]));
     e.give(1, Bytes(record.end() - 1, record.end()));
     EXPECT_EQ(2, pvn_seal_recv(e.s[1], b, 2));
+}
+
+TEST(Seal, ShortPiecesShareARecord)
+{
+    enum { OF_A_RECORD = 5 + 1 + 16 }; // header, type and tag
+    Ends e;
+    Bytes head = many(32), body = many(40000), got(40064);
+    ASSERT_TRUE(e.shake());
+    iovec small[] = {{head.data(), 32}, {body.data(), 8}, {head.data(), 32}};
+    ASSERT_EQ(72, pvn_seal_sendv(e.s[0], small, 3));
+    EXPECT_EQ(72u + OF_A_RECORD, e.take(0).size()) << "which the other end never gets";
+    Ends f;
+    ASSERT_TRUE(f.shake());
+    iovec large[] = {{head.data(), 32}, {body.data(), body.size()}, {head.data(), 32}};
+    ASSERT_EQ(40064, pvn_seal_sendv(f.s[0], large, 3));
+    Bytes sent = f.take(0);
+    EXPECT_EQ(40064u + 3 * OF_A_RECORD, sent.size());
+    f.give(1, sent);
+    iovec in[] = {{got.data(), 100}, {got.data() + 100, 0}, {got.data() + 100, got.size() - 100}};
+    ASSERT_EQ(40064, pvn_seal_recvv(f.s[1], in, 3)) << "all that has come, over records";
+    Bytes expected = head;
+    expected.insert(expected.end(), body.begin(), body.end());
+    expected.insert(expected.end(), head.begin(), head.end());
+    EXPECT_EQ(expected, got);
+    EXPECT_EQ(-EAGAIN, pvn_seal_recvv(f.s[1], in, 3));
+}
+
+// What the socket has no room for is sent by a repetition, which may begin with other pieces and have more bytes.
+TEST(Seal, ASendWithoutRoomIsRepeated)
+{
+    Ends e;
+    Bytes all = many(3000000), got;
+    ASSERT_TRUE(e.shake());
+    size_t done = 0, refused = 0;
+    while (got.size() < all.size()) {
+        size_t left = all.size() - done, first = left > 5 ? 5 + done % 20000 : left;
+        first = first < left ? first : left;
+        iovec out[] = {{all.data() + done, first}, {all.data() + done + first, left - first}};
+        ssize_t n = left ? pvn_seal_sendv(e.s[0], out, left > first ? 2 : 1) : -EAGAIN;
+        if (n > 0)
+            done += static_cast<size_t>(n);
+        refused += n == -EAGAIN && left;
+        ASSERT_TRUE(n > 0 || n == -EAGAIN) << n;
+        if (n > 0)
+            continue;
+        e.pass();
+        Bytes piece(70000);
+        iovec in[] = {{piece.data(), 3}, {piece.data() + 3, piece.size() - 3}};
+        while ((n = pvn_seal_recvv(e.s[1], in, 2)) > 0)
+            got.insert(got.end(), piece.begin(), piece.begin() + n);
+        ASSERT_EQ(-EAGAIN, n);
+    }
+    EXPECT_LT(3u, refused) << "or nothing is tested";
+    EXPECT_EQ(all, got);
+}
+
+// A worker seals while the comm's thread receives on the same stream.
+TEST(Seal, OneThreadSendsWhileAnotherReceives)
+{
+    Ends e;
+    Bytes large = many(20000000);
+    ASSERT_TRUE(e.shake());
+    std::atomic<bool> over{false};
+    // Both ends send and receive at once, each with two threads.
+    auto sender = [&](int end) {
+        for (size_t done = 0; done < large.size();) {
+            iovec v = {large.data() + done, large.size() - done};
+            ssize_t n = pvn_seal_sendv(e.s[end], &v, 1);
+            if (n > 0)
+                done += static_cast<size_t>(n);
+            else if (n != -EAGAIN)
+                break;
+        }
+    };
+    Bytes got[2];
+    auto receiver = [&](int end) {
+        Bytes b(100000);
+        while (got[end].size() < large.size() && !over) {
+            iovec v = {b.data(), b.size()};
+            ssize_t n = pvn_seal_recvv(e.s[end], &v, 1);
+            if (n > 0)
+                got[end].insert(got[end].end(), b.begin(), b.begin() + n);
+            else if (n != -EAGAIN)
+                break;
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int end = 0; end < 2; end++) {
+        threads.emplace_back(sender, end);
+        threads.emplace_back(receiver, end);
+    }
+    // What a far end has no room for yet waits here.
+    Bytes waiting[2];
+    for (Deadline wait; wait.left() && !(got[0].size() == large.size() && got[1].size() == large.size());)
+        for (int to = 0; to < 2; to++) {
+            if (waiting[to].empty())
+                waiting[to] = e.take(!to);
+            ssize_t n = waiting[to].empty() ? 0
+                                            : send(e.far[to], waiting[to].data(), waiting[to].size(),
+                                                   MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n > 0)
+                waiting[to].erase(waiting[to].begin(), waiting[to].begin() + n);
+        }
+    over = true;
+    e.hang_up(0);
+    e.hang_up(1);
+    for (auto &t : threads)
+        t.join();
+    EXPECT_EQ(large, got[0]);
+    EXPECT_EQ(large, got[1]);
+}
+
+// With one key only so much may be sealed.
+TEST(Seal, AStreamGoesOnWithANewKey)
+{
+    enum { RECORDS = 10 };
+    Bytes wire[2];
+    for (int changes = 0; changes < 2; changes++) {
+        Ends e;
+        pvn_seal_rekey_after(changes ? RECORDS : 0);
+        ASSERT_TRUE(e.shake());
+        for (int from = 0; from < 2; from++) {
+            size_t handshake = e.sent[from].size();
+            EXPECT_EQ(many(1000000), e.carry(from, many(1000000)));
+            if (from == 0)
+                wire[changes] = Bytes(e.sent[0].begin() + static_cast<long>(handshake), e.sent[0].end());
+        }
+    }
+    pvn_seal_rekey_after(0);
+    // Each change is a message of its own: 5 bytes, a type and a tag, in a record.
+    size_t records = (1000000 + 16383) / 16384;
+    EXPECT_EQ((records - 1) / RECORDS * (5 + 5 + 1 + 16), wire[1].size() - wire[0].size());
 }
 
 TEST(Seal, OneHandshakesExportIsNoOthers)
