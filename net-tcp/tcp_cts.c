@@ -63,16 +63,13 @@ static int flush(struct tcp_lane *t)
 {
     struct tcp_cts *c = t->cts;
     while (c->begin != c->end) {
-        ssize_t n =
-            send(t->s[0].fd, c->out + c->begin, c->end - c->begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const struct stream *s = &t->s[0];
+        ssize_t n = s->io->send(s->fd, s->seal, c->out + c->begin, c->end - c->begin);
         t->stats.cts_calls++;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 &&
-            (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM))
+        if (n == -EAGAIN || n == -ENOBUFS || n == -ENOMEM)
             return -EAGAIN;
         if (n < 0)
-            c->lost = -errno;
+            c->lost = (int)n;
         if (n < 0 && c->acks)
             return c->lost == -EPIPE ? -ECONNRESET : c->lost;
         c->begin = n < 0 ? c->end : c->begin + (size_t)n;

@@ -63,6 +63,8 @@ static void close_stream(struct tcp_lane *t, struct stream *s)
     if (t->cts && t->cfg.sender && s == &t->s[0])
         tcp_cts_drop(s);
     tcp_zerocopy_close(t, s);
+    pvn_seal_free(s->seal);
+    s->seal = NULL;
     pvn_sock_close(s->fd);
     s->fd = -1;
 }
@@ -154,16 +156,18 @@ static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
 static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
-    char copies[96] = "", workers[48] = "";
+    char copies[96] = "", workers[48] = "", sealed[64] = "";
     if (t->zerocopy_min)
         snprintf(copies, sizeof(copies), ", zero-copy from %zu bytes on (%s)", t->zerocopy_min,
                  tcp_trial_text(t));
     if (t->has_workers)
         snprintf(workers, sizeof(workers), ", copied by %d threads of this process",
                  t->cfg.workers);
-    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s%s%s", t->cfg.name,
+    if (t->s[0].seal)
+        snprintf(sealed, sizeof(sealed), ", sealed (%s)", pvn_seal_suite(t->s[0].seal));
+    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s%s%s%s", t->cfg.name,
                     t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies, workers,
-                    t->cts ? ", clear-to-send" : "");
+                    t->cts ? ", clear-to-send" : "", sealed);
 }
 
 static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
@@ -261,6 +265,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->empty_seen = tcp_empty_polls - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         t->s[i].fd = -1;
+        t->s[i].io = &pvn_sockio_plain;
         tcp_zerocopy_init(&t->s[i]);
         t->s[i].stage_want = RX_STAGE;
     }

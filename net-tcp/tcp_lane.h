@@ -29,6 +29,7 @@
 #include <stdbool.h>
 
 #include "engine/lane.h"
+#include "seal/seal.h"
 
 enum {
     PVN_TCP_MAX_STREAMS = 16,
@@ -71,6 +72,10 @@ struct pvn_tcp_lane_cfg {
     int (*dial)(void *ctx, const uint8_t *to, size_t len, int lane, int stream,
                 struct pvn_err *err);
     int (*preamble)(void *ctx, int lane, int stream, uint8_t *out);
+    /* Both ends: the secret by which a stream is sealed behind its preamble: 0, or a negative errno with *err. NULL: streams
+     * are in the clear. ctx likewise. */
+    int (*secret)(void *ctx, int lane, int stream, uint8_t out[PVN_SEAL_SECRET],
+                  struct pvn_err *err);
     void *ctx;
 };
 

@@ -250,7 +250,8 @@ static size_t make_room(struct stream *s)
  */
 static bool worth_peeking(const struct stream *s)
 {
-    return s->empty > 0 && !s->have_frame && s->s_begin == s->s_end && s->stage_want == RX_STAGE;
+    return s->empty > 0 && !s->have_frame && s->s_begin == s->s_end && s->stage_want == RX_STAGE &&
+           !s->seal;
 }
 
 /* Reads once: the rest of the payload into its place, and what follows it into the staging buffer.
@@ -259,7 +260,8 @@ static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
 {
     uint8_t seen[RX_PEEK];
     struct iovec iov[3];
-    size_t n = 0, direct = 0, old = s->peeked, room = make_room(s);
+    size_t direct = 0, old = s->peeked, room = make_room(s);
+    int n = 0;
     bool peek = worth_peeking(s);
     if (peek && room > RX_PEEK)
         room = RX_PEEK;
@@ -270,17 +272,10 @@ static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
         iov[n++] = (struct iovec){s->dst + (s->f.len - s->left), direct};
     }
     iov[n++] = (struct iovec){s->stage + s->s_end, room};
-    struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n};
-    int flags = MSG_DONTWAIT | (peek ? MSG_PEEK : 0);
     t->stats.rx_calls++;
-    ssize_t got;
-    do {
-        /* The short call for the short case: small messages are where a few ns count. */
-        got = n == 1 ? recv(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
-                     : recvmsg(s->fd, &mh, flags);
-    } while (got < 0 && errno == EINTR);
+    ssize_t got = s->io->recvv(s->fd, s->seal, iov, n, peek ? MSG_PEEK : 0);
     if (got <= 0)
-        return got < 0 ? -errno : 0;
+        return got;
     if (old) {
         s->peeked = (size_t)got < old ? (uint32_t)(old - (size_t)got) : 0;
         got = (size_t)got > old ? got - (ssize_t)old : 0;
@@ -323,6 +318,8 @@ static bool give_to_worker(struct tcp_lane *t, struct stream *s)
     j->npieces = room ? 2 : 1;
     j->need = s->left;
     j->fd = s->fd;
+    j->io = s->io;
+    j->seal = s->seal;
     j->sends = false;
     tcp_job_post(j);
     s->with_worker = true;
@@ -396,13 +393,8 @@ int tcp_rx_send_entries(struct tcp_lane *t)
 
 static int send_ack(const struct stream *s, uint8_t chunks)
 {
-    ssize_t rc;
-    do {
-        rc = send(s->fd, &chunks, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (rc < 0 && errno == EINTR);
-    if (rc < 0)
-        return errno == EWOULDBLOCK ? -EAGAIN : errno == EPIPE ? -ECONNRESET : -errno;
-    return 0;
+    ssize_t rc = s->io->send(s->fd, s->seal, &chunks, 1);
+    return rc == -EPIPE ? -ECONNRESET : rc < 0 ? (int)rc : 0;
 }
 
 /*
@@ -416,9 +408,11 @@ static int send_acks(struct tcp_lane *t, struct stream *s)
 {
     bool beside_entries = t->cts && s == &t->s[0];
     while (s->acks_due) {
-        uint8_t n = s->acks_due < 255 ? (uint8_t)s->acks_due : 255;
+        /* A sealed send that found no room is repeated with the same byte. */
+        uint8_t n = s->ack_again ? s->ack_again : s->acks_due < 255 ? (uint8_t)s->acks_due : 255;
         int rc = beside_entries ? tcp_cts_acknowledge(t, n) : send_ack(s, n);
         t->stats.ack_calls += !beside_entries;
+        s->ack_again = rc == -EAGAIN ? n : 0;
         if (rc == -EAGAIN)
             return 0;
         if (rc < 0 && s->acks_due > s->acks_late)
@@ -479,7 +473,7 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
         if (give_to_worker(t, s) || !worth_reading(s))
             return 0;
         ssize_t got = read_some(t, s, &more);
-        if (got == -EAGAIN || got == -EWOULDBLOCK) {
+        if (got == -EAGAIN) {
             t->stats.rx_empty++;
             s->empty++;
             wait_for_more(s);

@@ -64,8 +64,8 @@ int tcp_bind(struct pvn_lane *l, const void *peer, size_t len)
     t->nstreams = b[1] < t->cfg.streams ? b[1] : t->cfg.streams;
     if (t->nstreams == 1 && t->cfg.lone_chunk > t->cfg.chunk)
         t->l.max_chunk = t->l.lone_chunk = t->cfg.lone_chunk;
-    /* Worker threads copy what is large. */
-    if (b[3] & OFFER_ZEROCOPY_ACKS && !t->has_workers)
+    /* Worker threads copy what is large, and so does who seals it. */
+    if (b[3] & OFFER_ZEROCOPY_ACKS && !t->has_workers && !t->cfg.secret)
         t->zerocopy_min = t->cfg.zerocopy_min;
     return t->cfg.sender ? dial_all(t, b + OFFER_HEAD, b[2]) : 0;
 }
@@ -78,7 +78,7 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
     pvn_tcp_sockopt_data(fd, pvn_params_get());
     struct stream *s = &t->s[stream];
     s->fd = fd;
-    s->step = ST_LARGE;
+    s->step = ST_SEAL;
     return 0;
 }
 
@@ -115,6 +115,43 @@ static int send_preamble(struct tcp_lane *t, struct stream *s)
     return 0;
 }
 
+/* Begins the handshake of the stream, whose secret is of both ends of its control connection alone. */
+static int begin_seal(struct tcp_lane *t, struct stream *s)
+{
+    uint8_t secret[PVN_SEAL_SECRET];
+    int stream = (int)(s - t->s);
+    int rc = t->cfg.secret(t->cfg.ctx, t->l.idx, stream, secret, &t->l.err);
+
+    if (rc == 0)
+        s->seal = pvn_seal_new(s->fd, !t->cfg.sender, secret, &t->l.err);
+    explicit_bzero(secret, sizeof(secret));
+    if (!s->seal)
+        return t->l.err.code;
+    pvn_seal_expect_bulk(s->seal);
+    return 0;
+}
+
+static int seal(struct tcp_lane *t, struct stream *s)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = 0;
+
+    if (!t->cfg.secret)
+        return 0;
+    if (!s->seal)
+        rc = begin_seal(t, s);
+    if (rc == 0)
+        rc = pvn_seal_handshake(s->seal, &err);
+    if (rc == 0) {
+        s->io = &pvn_sockio_sealed;
+    } else if (rc != -EAGAIN && t->l.err.code == 0) {
+        t->l.err = err;
+        pvn_err_add(&t->l.err, "TCP stream %d of %d on %s, proving the key", (int)(s - t->s) + 1,
+                    t->nstreams, t->cfg.name);
+    }
+    return rc;
+}
+
 /* A path may carry small packets and lose large ones: so many bytes go in both directions, more than any packet
  * has. Nobody looks at them. */
 enum { LARGE_BYTES = 256 * 1024, LARGE_PIECE = 16 * 1024 };
@@ -126,14 +163,12 @@ static int large(struct tcp_lane *t, struct stream *s, bool out)
 
     while (t->cfg.large && s->large_done < LARGE_BYTES) {
         size_t left = LARGE_BYTES - s->large_done, len = left < LARGE_PIECE ? left : LARGE_PIECE;
-        ssize_t n = out ? send(s->fd, zeros, len, MSG_NOSIGNAL | MSG_DONTWAIT)
-                        : recv(s->fd, in, len, MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        ssize_t n = out ? s->io->send(s->fd, s->seal, zeros, len)
+                        : s->io->recv(s->fd, s->seal, in, len);
+        if (n == -EAGAIN)
             return -EAGAIN;
         if (n < 0)
-            return tcp_dead(t, s, -errno, "verifying a stream with large packets");
+            return tcp_dead(t, s, (int)n, "verifying a stream with large packets");
         if (n == 0)
             return tcp_dead(t, s, -ECONNRESET,
                             "verifying a stream with large packets: the peer closed it");
@@ -147,15 +182,12 @@ static int large(struct tcp_lane *t, struct stream *s, bool out)
 static int echo(struct tcp_lane *t, struct stream *s)
 {
     uint8_t b = ECHO_BYTE;
-    ssize_t n;
-    do {
-        n = t->cfg.sender ? recv(s->fd, &b, 1, MSG_DONTWAIT)
-                          : send(s->fd, &b, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    ssize_t n = t->cfg.sender ? s->io->recv(s->fd, s->seal, &b, 1)
+                              : s->io->send(s->fd, s->seal, &b, 1);
+    if (n == -EAGAIN)
         return -EAGAIN;
     if (n < 0)
-        return tcp_dead(t, s, -errno, "verifying a stream");
+        return tcp_dead(t, s, (int)n, "verifying a stream");
     if (n == 0)
         return tcp_dead(t, s, -ECONNRESET, "verifying a stream: the peer closed it");
     if (b != ECHO_BYTE)
@@ -186,6 +218,10 @@ static int step_up(struct tcp_lane *t, struct stream *s)
             break;
         case ST_PREAMBLE:
             rc = send_preamble(t, s);
+            s->step = rc == 0 ? ST_SEAL : s->step;
+            break;
+        case ST_SEAL:
+            rc = seal(t, s);
             s->step = rc == 0 ? ST_LARGE : s->step;
             break;
         case ST_LARGE:

@@ -322,6 +322,15 @@ static int preamble(void *ctx, int lane, int stream, uint8_t *out)
     return pvn_preamble_encode(out, &p);
 }
 
+static int secret(void *ctx, int lane, int stream, uint8_t out[PVN_SEAL_SECRET],
+                  struct pvn_err *err)
+{
+    const struct pvn_lane_args *a = ctx;
+
+    _Static_assert(PVN_SEAL_SECRET == (int)PVN_SECRET_BYTES, "a secret is one of a stream");
+    return pvn_token_seal_of_stream(a->streams, lane, stream, out, err);
+}
+
 static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
                         struct pvn_err *err)
 {
@@ -342,6 +351,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .large = args->large,
                                    .dial = dial,
                                    .preamble = preamble,
+                                   .secret = args->sealed ? secret : NULL,
                                    .ctx = (void *)args};
     struct pvn_wire_addr a;
 
@@ -365,6 +375,7 @@ const struct pvn_transport_ops pvn_tcp_transport = {
     .name = "tcp",
     .chosen_by = "NCCL_SOCKET_IFNAME",
     .is_fallback = true,
+    .seals = true,
     .scan = tcp_scan,
     .lane_new = tcp_lane_new,
     .unload = NULL,

@@ -260,19 +260,16 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
             return n;
         t->zerocopy_min = 0;
     }
-    struct msghdr mh = {.msg_iov = iov};
     if (f->probe && t->trial.step == TRIAL_PATH) {
+        struct msghdr mh = {.msg_iov = iov};
         mh.msg_iovlen = (size_t)pieces(f, s->done, iov);
         return tcp_trial_probe(t, s, &mh);
     }
     uint32_t unused;
-    mh.msg_iovlen = (size_t)gather(t, s, iov, &unused);
+    int n = gather(t, s, iov, &unused);
     if (worth_halving(t, s, f->len))
         iov[1].iov_len = f->len / 2;
-    int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
-    ssize_t n = mh.msg_iovlen == 1 ? send(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
-                                   : sendmsg(s->fd, &mh, flags);
-    return n < 0 ? -errno : n;
+    return s->io->sendv(s->fd, s->seal, iov, n);
 }
 
 /* Leaves the run to a worker if that pays. */
@@ -290,6 +287,8 @@ static bool give_to_worker(struct tcp_lane *t, struct stream *s)
     if (j->need < t->cfg.worker_min)
         return false;
     j->fd = s->fd;
+    j->io = s->io;
+    j->seal = s->seal;
     j->sends = true;
     tcp_job_post(j);
     s->with_worker = true;
@@ -330,7 +329,7 @@ static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
         ssize_t n = write_timed(t, s);
         if (n == -EINTR)
             continue;
-        if (n == -EAGAIN || n == -EWOULDBLOCK) {
+        if (n == -EAGAIN) {
             t->stats.tx_full++;
             return -EAGAIN;
         }

@@ -117,14 +117,9 @@ static void use_up(struct tcp_job *j, size_t n)
 
 static ssize_t move_some(struct tcp_job *j)
 {
-    struct msghdr mh = {.msg_iov = j->piece};
-    ssize_t n;
-
-    mh.msg_iovlen = (size_t)j->npieces;
     j->calls++;
-    n = j->sends ? sendmsg(j->fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT)
-                 : recvmsg(j->fd, &mh, MSG_DONTWAIT);
-    return n < 0 ? -errno : n;
+    return j->sends ? j->io->sendv(j->fd, j->seal, j->piece, j->npieces)
+                    : j->io->recvv(j->fd, j->seal, j->piece, j->npieces, 0);
 }
 
 /* Serves a job until it is done, the socket has no more, or its turn is over. */
@@ -140,9 +135,7 @@ static void serve(struct tcp_worker *w, struct tcp_job *j)
             return;
         }
         n = move_some(j);
-        if (n == -EINTR)
-            continue;
-        if (n == -EAGAIN || n == -EWOULDBLOCK) {
+        if (n == -EAGAIN) {
             wait_for_socket(w, j);
             return;
         }
@@ -331,6 +324,7 @@ struct tcp_job *tcp_job_new(void)
 
     if (!j)
         return NULL;
+    j->io = &pvn_sockio_plain;
     pthread_mutex_lock(&pool.lock);
     j->worker = &pool.w[0];
     for (int i = 1; i < pool.n; i++)

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
+#include "seal/sockio.h"
+
 enum {
     TCP_WORKERS_MAX = 64,
     TCP_JOB_PIECES = 64 /* of one job; two for each chunk of a run */
@@ -39,6 +41,8 @@ struct tcp_job {
 
     /* Set by the owner before tcp_job_post. */
     int fd;
+    const struct pvn_sockio *io;
+    struct pvn_seal *seal; /* for io */
     bool sends;
     size_t need; /* bytes after which the job is done; pieces behind them take what comes along */
     int npieces;

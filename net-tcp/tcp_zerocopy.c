@@ -155,17 +155,16 @@ int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
         uint8_t b[ANSWER_BYTES];
         t->stats.cts_calls += in_any_case;
         t->stats.ack_calls += !in_any_case;
-        ssize_t n = recv(s->fd, b, sizeof(b), MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        struct iovec iov = {b, sizeof(b)};
+        ssize_t n = s->io->recvv(s->fd, s->seal, &iov, 1, 0);
+        if (n == -EAGAIN)
             return 0;
         /* A receiver that has closed says on the control connection how much it had. */
         s->eof = n == 0 && !in_any_case && t->unacked == 0;
         if (s->eof)
             return 0;
         if (n <= 0)
-            return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET,
+            return tcp_dead(t, s, n < 0 ? (int)n : -ECONNRESET,
                             awaits_acks(s)
                                 ? "waiting for the peer's acknowledgement of a zero-copy chunk"
                                 : "waiting for the peer's receives");

@@ -141,7 +141,7 @@ plugin/comm: plugin/base plugin/engine plugin/stats plugin/memory plugin/seal pl
 plugin/comm/placement.c: topo/nccl/report.h
 plugin/abi: plugin/base plugin/engine plugin/stats plugin/memory plugin/connect plugin/comm plugin/nccl
 plugin/abi/transports.c: net-tcp net-pvrdma
-net-tcp: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
+net-tcp: plugin/base plugin/engine plugin/memory plugin/seal plugin/connect plugin/nccl
 net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
 plugin/docs: plugin/base

@@ -5,6 +5,8 @@
 #ifndef PVN_TESTS_TCP_LANE_PAIR_H
 #define PVN_TESTS_TCP_LANE_PAIR_H
 
+#include "config.h"
+
 #include <arpa/inet.h>
 #include <cstring>
 #include <fcntl.h>
@@ -27,7 +29,27 @@ extern "C" {
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
 #include "net-tcp/tcp_pace.h"
+#ifdef HAVE_OPENSSL
+#include "seal/ssl_dl.h"
+#endif
 }
+
+// False where this build has no OpenSSL: no test of sealed streams is made then.
+inline bool load_tls(pvn_err *err)
+{
+#ifdef HAVE_OPENSSL
+    return pvn_ssl_load("libssl.so.3", err) != nullptr;
+#else
+    return pvn_err_set(err, -EOPNOTSUPP, "this build has no OpenSSL") == 0;
+#endif
+}
+
+// Parameters of tests of sealed streams, behind others.
+#ifdef HAVE_OPENSSL
+#define AND_SEALED(...) , __VA_ARGS__
+#else
+#define AND_SEALED(...)
+#endif
 
 inline uint64_t lane_pair_now(void *)
 {
@@ -76,6 +98,8 @@ struct LanePair {
     size_t lone_chunk = 0;
     int workers = 0;
     size_t worker_min = 128 << 10;
+    bool sealed = false;
+    uint8_t secret_byte[2] = {1, 1}; // of the sender and of the receiver
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
     {
@@ -106,6 +130,24 @@ struct LanePair {
         out[1] = static_cast<uint8_t>(lane);
         out[2] = static_cast<uint8_t>(stream);
         return 3;
+    }
+
+    static int secret_of(uint8_t byte, int lane, int stream, uint8_t out[PVN_SEAL_SECRET])
+    {
+        memset(out, byte, PVN_SEAL_SECRET);
+        out[0] = static_cast<uint8_t>(lane);
+        out[1] = static_cast<uint8_t>(stream);
+        return 0;
+    }
+    static int sender_secret(void *ctx, int lane, int stream, uint8_t out[PVN_SEAL_SECRET],
+                             pvn_err *)
+    {
+        return secret_of(static_cast<LanePair *>(ctx)->secret_byte[0], lane, stream, out);
+    }
+    static int receiver_secret(void *ctx, int lane, int stream, uint8_t out[PVN_SEAL_SECRET],
+                               pvn_err *)
+    {
+        return secret_of(static_cast<LanePair *>(ctx)->secret_byte[1], lane, stream, out);
     }
 
     // Accepts what is there and hands those whose preamble has come to the receiving lane.
@@ -171,10 +213,16 @@ struct LanePair {
         c.dial = dial;
         c.preamble = preamble;
         c.ctx = this;
+        if (sealed) {
+            pvn_err err = PVN_ERR_INIT;
+            ASSERT_TRUE(load_tls(&err)) << err.reason[0];
+        }
+        c.secret = sealed ? sender_secret : nullptr;
         c.sender = true;
         tx = pvn_tcp_lane_new(&c);
         if (tx && !trial)
             tcp_trial_zerocopy_pays(tx);
+        c.secret = sealed ? receiver_secret : nullptr;
         c.sender = false;
         memcpy(c.dial_to, &addr, sizeof(addr));
         c.dial_to_len = sizeof(addr);

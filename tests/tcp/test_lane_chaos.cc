@@ -194,6 +194,7 @@ struct Shape {
     size_t zerocopy;
     int workers = 0;     // these move every piece that is not tiny
     bool shared = false; // clear-to-send, and failover: entries come between acknowledgements
+    bool sealed = false;
 };
 
 class LaneChaos : public testing::TestWithParam<Shape>
@@ -207,6 +208,7 @@ class LaneChaos : public testing::TestWithParam<Shape>
         p.workers = GetParam().workers;
         p.worker_min = 100;
         p.clear_to_send = p.acknowledged = GetParam().shared;
+        p.sealed = GetParam().sealed;
     }
 
     // Data that are to go without a copy do so.
@@ -386,6 +388,7 @@ TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
     for (uint64_t at = 0; at < PVN_FRAME_LEN; at++) {
         SCOPED_TRACE("byte " + std::to_string(at));
         ChaosPair pair;
+        pair.sealed = GetParam().sealed;
         pair.open_through(streams, zerocopy, 8192);
         Traffic t(pair, 10, 20000, 9);
         ChaosFault f;
@@ -395,7 +398,9 @@ TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
             t.turn();
             return t.got_rc != 0;
         }));
-        EXPECT_EQ(-EPROTO, t.got_rc) << pair.rx->err.reason[0];
+        EXPECT_EQ(pair.sealed ? -ECONNRESET : -EPROTO, t.got_rc) << pair.rx->err.reason[0];
+        EXPECT_EQ(pair.sealed, strstr(pair.rx->err.reason[0], "damaged or forged") != nullptr)
+            << pair.rx->err.reason[0];
         EXPECT_EQ(1u, pair.proxy->counters(0, kToServer).flips);
         t.expect_guards_whole();
     }
@@ -404,6 +409,8 @@ TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
 INSTANTIATE_TEST_SUITE_P(Streams, LaneChaos,
                          testing::Values(Shape{1, 0}, Shape{4, 0}, Shape{1, 2000}, Shape{4, 2000},
                                          Shape{1, 0, 1}, Shape{4, 0, 2}, Shape{1, 0, 0, true},
-                                         Shape{4, 0, 0, true}));
+                                         Shape{4, 0, 0, true} AND_SEALED(
+                                             Shape{1, 0, 0, false, true}, Shape{4, 0, 2, false, true},
+                                             Shape{4, 0, 0, true, true})));
 
 } // namespace

@@ -17,6 +17,7 @@ struct Shape {
     int streams;
     bool acknowledged;
     size_t zerocopy;
+    bool sealed = false;
 };
 
 class TcpCts : public testing::TestWithParam<Shape>
@@ -27,16 +28,19 @@ class TcpCts : public testing::TestWithParam<Shape>
     {
         p.clear_to_send = true;
         p.acknowledged = GetParam().acknowledged;
+        p.sealed = GetParam().sealed;
         p.open(GetParam().streams, 65536, false, GetParam().zerocopy);
     }
 };
 INSTANTIATE_TEST_SUITE_P(Shapes, TcpCts,
                          testing::Values(Shape{1, false, 0}, Shape{4, false, 0}, Shape{1, true, 0},
-                                         Shape{3, true, 0}, Shape{2, false, 4096}),
+                                         Shape{3, true, 0}, Shape{2, false, 4096} AND_SEALED(
+                                             Shape{1, false, 0, true}, Shape{3, true, 0, true})),
                          [](const auto &i) {
                              return "streams_" + std::to_string(i.param.streams) +
                                     (i.param.acknowledged ? "_acknowledged" : "") +
-                                    (i.param.zerocopy ? "_zero_copy" : "");
+                                    (i.param.zerocopy ? "_zero_copy" : "") +
+                                    (i.param.sealed ? "_sealed" : "");
                          });
 
 struct Receive {

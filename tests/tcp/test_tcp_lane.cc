@@ -20,6 +20,7 @@ struct Shape {
     bool batch;
     size_t zc;
     int buf;
+    bool sealed = false;
 };
 
 class TcpLane : public testing::TestWithParam<Shape>
@@ -29,6 +30,7 @@ class TcpLane : public testing::TestWithParam<Shape>
     void SetUp() override
     {
         p.rcvbuf = p.sndbuf = GetParam().buf;
+        p.sealed = GetParam().sealed;
         p.open(GetParam().streams, GetParam().chunk, GetParam().batch, GetParam().zc);
     }
 };
@@ -158,7 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Shape{1, 1 << 20, false, 0, 0}, Shape{1, 1 << 20, true, 0, 0},
                     Shape{3, 64 << 10, false, 0, 0}, Shape{4, 5000, true, 0, 32768},
                     Shape{16, 1 << 16, false, 0, 32768}, Shape{1, 256 << 10, false, 64 << 10, 0},
-                    Shape{3, 32 << 10, true, 16 << 10, 65536}));
+                    Shape{3, 32 << 10, true, 16 << 10, 65536} AND_SEALED(
+                        Shape{1, 1 << 20, false, 0, 0, true}, Shape{1, 1 << 20, true, 64 << 10, 0, true},
+                        Shape{4, 5000, true, 0, 32768, true}, Shape{2, 64 << 10, false, 0, 4096, true})));
 
 TEST(TcpLaneErrors, TooLongForTheReceive)
 {

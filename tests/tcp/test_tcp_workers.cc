@@ -76,7 +76,7 @@ struct Shape {
     int workers, streams;
     size_t chunk;
     int buf;
-    bool acknowledged = false, clear_to_send = false;
+    bool acknowledged = false, clear_to_send = false, sealed = false;
 };
 
 class TcpWorkers : public testing::TestWithParam<Shape>
@@ -89,6 +89,7 @@ class TcpWorkers : public testing::TestWithParam<Shape>
         p.rcvbuf = p.sndbuf = GetParam().buf;
         p.acknowledged = GetParam().acknowledged;
         p.clear_to_send = GetParam().clear_to_send;
+        p.sealed = GetParam().sealed;
         p.open(GetParam().streams, GetParam().chunk, true);
     }
     // Sends; with clear-to-send, when the receive has been announced.
@@ -193,7 +194,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TcpWorkers,
                                          Shape{2, 4, 512 << 10, 0}, Shape{3, 2, 1 << 20, 16 << 10},
                                          Shape{2, 2, 192 << 10, 0, true},
                                          Shape{1, 1, 64 << 10, 64 << 10, true},
-                                         Shape{2, 2, 192 << 10, 0, true, true}));
+                                         Shape{2, 2, 192 << 10, 0, true, true} AND_SEALED(
+                                             Shape{1, 1, 1 << 20, 0, false, false, true},
+                                             Shape{2, 4, 512 << 10, 0, true, false, true},
+                                             Shape{1, 1, 64 << 10, 64 << 10, true, false, true},
+                                             Shape{2, 2, 192 << 10, 4096, true, true, true})));
 
 // A lane with a message that no end can complete: the other end does not take part.
 struct Stuck {
