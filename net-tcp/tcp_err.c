@@ -10,10 +10,11 @@ int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *d
 {
     char why[128];
     if (t->l.err.code == 0 && code == -EBADMSG)
-        pvn_err_set(&t->l.err, -ECONNRESET,
-                    "TCP stream %d of %d on %s, %s: what came is not what the peer has sealed; it was "
-                    "damaged or forged on its way",
-                    (int)(s - t->s) + 1, t->nstreams, t->cfg.name, doing);
+        pvn_err_set(
+            &t->l.err, -ECONNRESET,
+            "TCP stream %d of %d on %s, %s: what came is not what the peer has sealed; it was "
+            "damaged or forged on the network",
+            (int)(s - t->s) + 1, t->nstreams, t->cfg.name, doing);
     if (t->l.err.code == 0)
         pvn_err_set(&t->l.err, code, "TCP stream %d of %d on %s, %s: %s", (int)(s - t->s) + 1,
                     t->nstreams, t->cfg.name, doing, pvn_strerror(code, why, sizeof(why)));

@@ -82,7 +82,16 @@ struct late_ack {
     uint8_t stream;
 };
 
-enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_SEAL, ST_LARGE, ST_ECHO, ST_LARGE_BACK, ST_UP };
+enum st_step {
+    ST_NONE,
+    ST_CONNECTING,
+    ST_PREAMBLE,
+    ST_SEAL,
+    ST_LARGE,
+    ST_ECHO,
+    ST_LARGE_BACK,
+    ST_UP
+};
 
 /* The pipe through which the pages of a chunk get into a socket. */
 struct zerocopy_pipe {
@@ -91,9 +100,9 @@ struct zerocopy_pipe {
 };
 
 struct stream {
-    int fd;                       /* -1: none */
-    const struct pvn_sockio *io;  /* how its bytes are read and written, behind the preamble */
-    struct pvn_seal *seal;        /* NULL: they are in the clear */
+    int fd;                      /* -1: none */
+    const struct pvn_sockio *io; /* how its bytes are read and written, behind the preamble */
+    struct pvn_seal *seal;       /* NULL: they are in the clear */
     enum st_step step;
     struct pvn_path_watch path;
     /* set-up */
@@ -126,10 +135,10 @@ struct stream {
     unsigned flags;     /* of f: PVN_FRAME_* */
     unsigned acks_due;  /* chunks that are complete and not acknowledged yet */
     unsigned acks_late; /* of them, those for which nobody waits */
-    uint8_t ack_again;  /* chunks that a send which found no room would have acknowledged; 0: none */
-    bool ack_now;       /* one of them is large, or has waited for long */
-    bool answered;      /* has sent since it was last declared to be one-way */
-    uint8_t *dst;       /* where the payload goes; NULL: to be dropped */
+    uint8_t ack_again; /* chunks that a send which found no room would have acknowledged; 0: none */
+    bool ack_now;      /* one of them is large, or has waited for long */
+    bool answered;     /* has sent since it was last declared to be one-way */
+    uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
     /* Its place in memory, to which it goes from dst, which is then `landing`; copy NULL: dst is the place. */
     struct pvn_place to;
     uint8_t *landing;

@@ -200,7 +200,7 @@ cycles() {
     have python3
     cat >"$work/registered" <<'REGISTERED'
 pvn_rdma_lane_cfg.closed pvn_rdma_lane_cfg.health pvn_rdma_lane_cfg.sends_from: the transport, which makes lanes, takes its device's events for them
-pvn_tcp_lane_cfg.dial pvn_tcp_lane_cfg.preamble: the transport, which makes lanes, dials for them; tests of a lane do that themselves
+pvn_tcp_lane_cfg.dial pvn_tcp_lane_cfg.preamble pvn_tcp_lane_cfg.secret: the transport, which makes lanes, dials and keeps secrets for them; tests of a lane do that themselves
 REGISTERED
     files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs python3 tests/support/circles.py "$work/registered"
 }

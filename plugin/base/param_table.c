@@ -426,7 +426,8 @@ static const struct pvn_param_def table[] = {
      .help =
          "With KEY_FILE, which connections are encrypted (TLS 1.3). control: the control connection "
          "(addresses, keys of registered memory, failover); data are not, and are as fast as without "
-         "a key. all: data over TCP, too, which this build refuses. auto: control."},
+         "a key. auto: data over TCP, too; an RDMA adapter cannot encrypt, so its data are not. all: as "
+         "auto, and RDMA devices are left alone. Where the two ends differ, the stricter one counts."},
     {.name = "CONNECT_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

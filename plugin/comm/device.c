@@ -54,6 +54,8 @@ static bool selected(const struct pvn_transport_ops *t)
 {
     int choice = pvn_params_get()->transport;
 
+    if (pvn_params_get()->encrypt == PVN_ENCRYPT_ALL && !t->seals)
+        return false;
     if (choice == PVN_TRANSPORT_TCP)
         return t->is_fallback;
     return choice != PVN_TRANSPORT_RDMA || !t->is_fallback;
@@ -101,6 +103,10 @@ static int scan_all(struct pvn_err *err)
     if (pvn_param_source(pvn_params_get(), "TRANSPORT") == PVN_PARAM_FROM_ALIAS)
         pvn_info(PVN_INIT | PVN_NET, "RDMA devices are left alone: NCCL_IB_DISABLE is set; "
                                      "NCCL_PVRDMA_TRANSPORT=auto overrides it");
+    if (pvn_params_get()->encrypt == PVN_ENCRYPT_ALL)
+        pvn_info(PVN_INIT | PVN_NET,
+                 "RDMA devices are left alone: NCCL_PVRDMA_ENCRYPT=all, and "
+                 "adapters cannot encrypt; =control has RDMA with data in the clear");
     for (t = 0; pvn_transports[t] && count == 0 && rc == 0; t++) {
         if (!selected(pvn_transports[t]))
             continue;

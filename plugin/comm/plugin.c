@@ -76,8 +76,11 @@ static void banner(int abi)
         pvn_info(
             PVN_INIT | PVN_NET,
             "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE (%s); control connections "
-            "are sealed, data are not",
-            pvn_key_describe(pvn_seal_key(), text));
+            "are sealed, %s",
+            pvn_key_describe(pvn_seal_key(), text),
+            pvn_params_get()->encrypt == PVN_ENCRYPT_CONTROL
+                ? "data are not"
+                : "and so are data over TCP; data over RDMA are not");
     if (pvn_devices_left_out()[0])
         pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
     pvn_placement_log();

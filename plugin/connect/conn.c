@@ -231,6 +231,12 @@ bool pvn_conn_shared(const struct pvn_conn *c)
     return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_SHARED;
 }
 
+bool pvn_conn_seals_data(const struct pvn_conn *c)
+{
+    return c->hello_seen && c->cfg.key &&
+           (c->mine.features | c->theirs.features) & PVN_FEATURE_SEALS_DATA;
+}
+
 bool pvn_conn_failback(const struct pvn_conn *c)
 {
     return pvn_conn_failover(c) && c->mine.features & c->theirs.features & PVN_FEATURE_FAILBACK;

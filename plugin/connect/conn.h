@@ -171,6 +171,8 @@ bool pvn_conn_keeps(const struct pvn_conn *c);
 bool pvn_conn_failback(const struct pvn_conn *c);
 /* True if both ends verify lanes with full-size packets where that is required. From OFFER on. */
 bool pvn_conn_large(const struct pvn_conn *c);
+/* True if data over TCP are sealed. From OFFER on. */
+bool pvn_conn_seals_data(const struct pvn_conn *c);
 /* True if ranks may share the comm, so that all its lanes have clear-to-send. From OFFER on. */
 bool pvn_conn_shared(const struct pvn_conn *c);
 /* How good the lanes and their path are, to be compared with what the same comm had. From UP on. */

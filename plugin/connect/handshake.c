@@ -69,6 +69,8 @@ static uint64_t features(const struct pvn_conn_cfg *cfg)
     if (cfg->shared)
         f |= PVN_FEATURE_SHARED;
     f |= cfg->control ? PVN_FEATURE_CONTROL : 0;
+    if (cfg->key && pvn_params_get()->encrypt != PVN_ENCRYPT_CONTROL)
+        f |= PVN_FEATURE_SEALS_DATA;
     return f | (cfg->beside ? PVN_FEATURE_BESIDE : 0) | (cfg->away ? PVN_FEATURE_AWAY : 0);
 }
 

@@ -73,6 +73,7 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     a->session = c->cfg.session;
     a->nonce = c->cfg.nonce;
     a->streams = c->cfg.key ? c->streams : NULL;
+    a->sealed = pvn_conn_seals_data(c);
     a->traffic_class = c->traffic_class;
     a->acknowledged = pvn_conn_failover(c);
     a->clear_to_send = pvn_conn_shared(c);

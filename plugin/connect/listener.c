@@ -27,6 +27,8 @@ static void destroy(struct pvn_listener *l)
     pvn_listen_sockets_close(&l->on);
     for (int i = 0; i < l->nroom; i++)
         pvn_sock_close(l->room[i].fd);
+    free(l->room);
+    free(l->unproved);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -134,7 +136,7 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, st
     if (l->no_files)
         pvn_str_append(why, sizeof(why), "; connections could not be accepted: %s",
                        pvn_strerror(l->no_files, desc, sizeof(desc)));
-    if (l->unproved[0])
+    if (l->unproved)
         pvn_str_append(why, sizeof(why), "; %s", l->unproved);
     pvn_err_set(err, -ETIMEDOUT, "no peer has connected to %s within %.3g s (%sACCEPT_TIMEOUT)%s",
                 pvn_addr_format((const struct sockaddr *)&l->on.addr[0], text, sizeof(text)),

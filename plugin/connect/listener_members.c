@@ -39,13 +39,13 @@ void listener_note_unproved(struct pvn_listener *l, const struct sockaddr_storag
 {
     char addr[PVN_ADDR_TEXT_LEN];
 
-    l->stats.unproved++;
-    if (l->unproved[0]) {
+    if (l->stats.unproved++ > 0) {
         pvn_trace(PVN_NET, "%s: refused a peer: %s", l->cfg.dev->name, why);
         return;
     }
-    snprintf(l->unproved, sizeof(l->unproved), "one at %s was refused: %s",
-             pvn_addr_format((const struct sockaddr *)peer, addr, sizeof(addr)), why);
+    pvn_addr_format((const struct sockaddr *)peer, addr, sizeof(addr));
+    if (asprintf(&l->unproved, "one at %s was refused: %s", addr, why) < 0)
+        l->unproved = NULL;
     pvn_warn(
         "%s: a connection that knows this listener was refused: %s; peer %s; all ranks of a job need "
         "the same NCCL_PVRDMA_KEY_FILE, or none; further ones are counted only",

@@ -42,7 +42,8 @@ struct pvn_listener {
     struct pvn_listener_cfg cfg;
     uint64_t session;
     struct pvn_listen_sockets on;
-    struct undecided room[PVN_LISTENER_UNDECIDED]; /* the first nroom, oldest first */
+    struct undecided *
+        room; /* PVN_LISTENER_UNDECIDED while there is one, else NULL: the first nroom, oldest first */
     int nroom;
     struct member *members; /* oldest first */
     struct pvn_conn *aside; /* to be closed without the lock: their lanes' end may block */
@@ -51,8 +52,8 @@ struct pvn_listener {
     uint64_t called_ns;
     int no_files; /* errno of the last accept that failed for lack of something, 0: none */
     bool said_no_files, said_rejected;
-    /* Why the first peer that named the session was refused for its key, or for having none; "": none was. */
-    char unproved[PVN_ERR_REASON_LEN + PVN_ADDR_TEXT_LEN];
+    /* Why the first peer that named the session was refused for its key, or for having none; NULL: none was. */
+    char *unproved;
     struct pvn_listener_stats stats;
     struct pvn_stat *stat; /* its row of the statistics while it is open, may be NULL */
 };

@@ -322,6 +322,16 @@ static void report_no_files(struct pvn_listener *l, const struct pvn_err *err)
     pvn_warn_err(err);
 }
 
+/* A listener has no room while nobody is undecided, which is nearly always. False: no memory. */
+static bool build_room(struct pvn_listener *l)
+{
+    if (!l->room)
+        l->room = calloc(PVN_LISTENER_UNDECIDED, sizeof(*l->room));
+    if (!l->room)
+        pvn_warn("%s: no memory for a new connection", l->cfg.dev->name);
+    return l->room != NULL;
+}
+
 void listener_take_in(struct pvn_listener *l, uint64_t now)
 {
     int i, n;
@@ -341,10 +351,18 @@ void listener_take_in(struct pvn_listener *l, uint64_t now)
                 break;
             }
             l->stats.accepted++;
+            if (!build_room(l)) {
+                pvn_sock_close(u.fd);
+                break;
+            }
             make_room(l, now);
             pvn_sock_tune(u.fd, -1);
             l->room[l->nroom++] = u;
             read_preamble(l, l->nroom - 1, now);
         }
     read_preambles(l, now);
+    if (l->nroom == 0) {
+        free(l->room);
+        l->room = NULL;
+    }
 }

@@ -18,6 +18,15 @@ int pvn_token_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int st
                           PVN_TOKEN_BYTES, err);
 }
 
+int pvn_token_seal_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
+                             uint8_t out[PVN_SECRET_BYTES], struct pvn_err *err)
+{
+    const uint8_t salt[] = {(uint8_t)lane, (uint8_t)stream, (uint8_t)(stream >> 8)};
+
+    return pvn_key_expand(secret, PVN_SECRET_BYTES, "data", salt, sizeof(salt), out,
+                          PVN_SECRET_BYTES, err);
+}
+
 bool pvn_token_is_equal(const uint8_t a[PVN_TOKEN_BYTES], const uint8_t b[PVN_TOKEN_BYTES])
 {
     volatile uint8_t differ = 0;

@@ -22,6 +22,9 @@ int pvn_token_of_control(const struct pvn_key *key, uint64_t session, uint64_t n
 /* A data connection's, from what its control connection's handshake gave both ends (struct pvn_conn, streams). */
 int pvn_token_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
                         uint8_t out[PVN_TOKEN_BYTES], struct pvn_err *err);
+/* The secret by which both ends seal that connection, and which nobody else has; from the same. */
+int pvn_token_seal_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
+                             uint8_t out[PVN_SECRET_BYTES], struct pvn_err *err);
 /* Takes as long whether they are equal or not. */
 bool pvn_token_is_equal(const uint8_t a[PVN_TOKEN_BYTES], const uint8_t b[PVN_TOKEN_BYTES]);
 

@@ -77,6 +77,7 @@ struct pvn_lane_args {
     bool sender;                  /* this end dials */
     uint64_t session, nonce;      /* for the preambles of the lane's own connections */
     const uint8_t *streams;       /* with a key: PVN_SECRET_BYTES for their tokens; else NULL */
+    bool sealed;                  /* TCP connections' data are, by secrets from `streams` */
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
     bool clear_to_send;           /* nothing is sent before there is a receive for it */
     bool may_block;               /* no message waits for calls into a sick adapter */
@@ -94,6 +95,7 @@ struct pvn_transport_ops {
     /* It works between any two ends, and is used where no other transport does. These alone are
      * scanned with NCCL_PVRDMA_TRANSPORT=tcp, and none of them with =rdma. */
     bool is_fallback;
+    bool seals; /* its lanes can do what pvn_lane_args' `sealed` requests */
     /*
      * Finds devices: fills up to max entries and returns their number, 0 when there is none.
      * Negative errno with *err only when looking itself failed. `via`, members and why are the

@@ -238,7 +238,9 @@ enum {
      * `resumes` has. */
     PVN_FEATURE_CONTROL = 1 << 9,
     /* Lanes made beside those in use are verified with full-size packets, see pvn_lane_args. */
-    PVN_FEATURE_LARGE = 1 << 10
+    PVN_FEATURE_LARGE = 1 << 10,
+    /* Data connections of TCP are sealed, too, if one of the two ends says so. With a key only. */
+    PVN_FEATURE_SEALS_DATA = 1 << 11
 };
 
 struct pvn_hello {

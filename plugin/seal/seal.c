@@ -23,14 +23,14 @@ enum {
     READ_AHEAD = 64 * 1024             /* bytes taken from the socket at once, of bulk */
 };
 
-/* The stream's turn, taken in the order of asking: a thread that seals one record after the other would else keep one out
+/* The stream's turn, taken in the order of arrival: a thread that seals one record after the other would else keep one out
  * that has an acknowledgement to send. */
 struct turn {
-    atomic_uint asked, served;
+    atomic_uint next, current; /* tickets: of who comes next, and of whose turn it is */
 };
 
 /* One direction. */
-struct way {
+struct direction {
     bool over; /* for good: each further call returns `code` */
     ssize_t code;
 };
@@ -39,18 +39,18 @@ struct pvn_seal {
     SSL *ssl;
     int fd;
     struct turn turn;
-    int code;   /* negative errno of the last call of the socket that failed, 0: none */
-    bool end;   /* the other end has closed the connection */
-    bool begun; /* the first byte from there has been looked at */
-    bool empty; /* the last call that received took all that the socket had */
+    int code;          /* negative errno of the last call of the socket that failed, 0: none */
+    bool end;          /* the other end has closed the connection */
+    bool begun;        /* the first byte from there has been looked at */
+    bool empty;        /* the last call that received took all that the socket had */
     bool begun_record; /* a send has returned -EAGAIN, and is to be repeated */
-    struct way out, in;
+    struct direction out, in;
     uint64_t records; /* sent with the current key */
     uint8_t secret[PVN_SEAL_SECRET];
 };
 
 /*
- * With one key AES-GCM may protect 2^24.5 full records (RFC 8446, section 5.5), 388 GB, which a stream of 100 Gb/s sends in
+ * AES-GCM may protect 2^24.5 full records with one key (RFC 8446, section 5.5), 388 GB, which a stream of 100 Gb/s sends in
  * half a minute. OpenSSL does not count them.
  */
 static uint64_t records_per_key = UINT64_C(1) << 23;
@@ -324,7 +324,7 @@ static int judge(struct pvn_seal *seal, int ret, unsigned long *reason)
         return -EAGAIN;
     if (seal->code)
         return seal->code;
-    /* The socket is asked for more only where all that has come was in order. */
+    /* The socket is read again only where all that has come was in order. */
     if (why == SSL_ERROR_ZERO_RETURN || seal->end)
         return 0;
     *reason = s->ERR_peek_error();
@@ -398,15 +398,15 @@ static ssize_t failed(struct pvn_seal *seal, int ret)
 
 static void take_turn(struct pvn_seal *seal)
 {
-    unsigned mine = atomic_fetch_add(&seal->turn.asked, 1);
+    unsigned mine = atomic_fetch_add(&seal->turn.next, 1);
 
-    while (atomic_load_explicit(&seal->turn.served, memory_order_acquire) != mine)
+    while (atomic_load_explicit(&seal->turn.current, memory_order_acquire) != mine)
         sched_yield();
 }
 
 static void give_turn(struct pvn_seal *seal)
 {
-    atomic_fetch_add_explicit(&seal->turn.served, 1, memory_order_release);
+    atomic_fetch_add_explicit(&seal->turn.current, 1, memory_order_release);
 }
 
 /* Counts a record, the first one of a new key if the current one has enough. The other end learns of it by the stream. */

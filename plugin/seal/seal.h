@@ -53,7 +53,7 @@ int pvn_seal_handshake(struct pvn_seal *s, struct pvn_err *err);
  * bytes and, behind these, perhaps more. Only after the handshake. */
 ssize_t pvn_seal_send(struct pvn_seal *s, const void *buf, size_t len);
 ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len);
-/* The same for several pieces. sendv: n > 0, none is empty; short pieces share a record, and as many records are sent as the
+/* send and recv for several pieces. sendv: n > 0, none is empty; short pieces share a record, and as many records are sent as the
  * socket takes, 256 KiB at most. recvv: fills the pieces; fewer bytes say, as of a socket, that no more have come, but for the
  * beginning of a record. */
 ssize_t pvn_seal_sendv(struct pvn_seal *s, const struct iovec *iov, int n);

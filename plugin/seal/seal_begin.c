@@ -61,10 +61,11 @@ static int take_key(const struct pvn_params *params, struct pvn_err *err)
                          err,
                          "NCCL_PVRDMA_ENCRYPT needs a key: set NCCL_PVRDMA_KEY_FILE to the job's "
                          "key file (`pvn-perf --make-key FILE` makes one), or unset both");
-    if (params->encrypt == PVN_ENCRYPT_ALL)
-        return refuse(err,
-                      "NCCL_PVRDMA_ENCRYPT=all: this build seals control connections only, and no "
-                      "data; set it to control");
+    if (params->encrypt == PVN_ENCRYPT_ALL && params->transport == PVN_TRANSPORT_RDMA)
+        return refuse(
+            err, "NCCL_PVRDMA_ENCRYPT=all excludes NCCL_PVRDMA_TRANSPORT=rdma: adapters cannot "
+                 "encrypt; set ENCRYPT to control (data over RDMA are in the clear), or TRANSPORT "
+                 "to auto");
     rc = load_library(params, err);
     if (rc == 0)
         rc = pvn_key_read(params->key_file, &key, err);

@@ -85,6 +85,15 @@ tests_rdma_test_plugin_lanes_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_lanes_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_lanes_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
+if HAVE_OPENSSL
+PVN_TESTS += tests/rdma/test_plugin_key
+tests_rdma_test_plugin_key_SOURCES = tests/rdma/test_plugin_key.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h tests/support/key_file.h
+tests_rdma_test_plugin_key_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_key_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_key_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+endif
+
 # The program that tests/bench/instructions.sh runs under callgrind.
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c

@@ -409,8 +409,9 @@ TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
 INSTANTIATE_TEST_SUITE_P(Streams, LaneChaos,
                          testing::Values(Shape{1, 0}, Shape{4, 0}, Shape{1, 2000}, Shape{4, 2000},
                                          Shape{1, 0, 1}, Shape{4, 0, 2}, Shape{1, 0, 0, true},
-                                         Shape{4, 0, 0, true} AND_SEALED(
-                                             Shape{1, 0, 0, false, true}, Shape{4, 0, 2, false, true},
-                                             Shape{4, 0, 0, true, true})));
+                                         Shape{4, 0, 0,
+                                               true} AND_SEALED(Shape{1, 0, 0, false, true},
+                                                                Shape{4, 0, 2, false, true},
+                                                                Shape{4, 0, 0, true, true})));
 
 } // namespace

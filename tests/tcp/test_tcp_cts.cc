@@ -34,8 +34,9 @@ class TcpCts : public testing::TestWithParam<Shape>
 };
 INSTANTIATE_TEST_SUITE_P(Shapes, TcpCts,
                          testing::Values(Shape{1, false, 0}, Shape{4, false, 0}, Shape{1, true, 0},
-                                         Shape{3, true, 0}, Shape{2, false, 4096} AND_SEALED(
-                                             Shape{1, false, 0, true}, Shape{3, true, 0, true})),
+                                         Shape{3, true, 0},
+                                         Shape{2, false, 4096} AND_SEALED(Shape{1, false, 0, true},
+                                                                          Shape{3, true, 0, true})),
                          [](const auto &i) {
                              return "streams_" + std::to_string(i.param.streams) +
                                     (i.param.acknowledged ? "_acknowledged" : "") +

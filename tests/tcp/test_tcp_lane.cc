@@ -160,9 +160,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Shape{1, 1 << 20, false, 0, 0}, Shape{1, 1 << 20, true, 0, 0},
                     Shape{3, 64 << 10, false, 0, 0}, Shape{4, 5000, true, 0, 32768},
                     Shape{16, 1 << 16, false, 0, 32768}, Shape{1, 256 << 10, false, 64 << 10, 0},
-                    Shape{3, 32 << 10, true, 16 << 10, 65536} AND_SEALED(
-                        Shape{1, 1 << 20, false, 0, 0, true}, Shape{1, 1 << 20, true, 64 << 10, 0, true},
-                        Shape{4, 5000, true, 0, 32768, true}, Shape{2, 64 << 10, false, 0, 4096, true})));
+                    Shape{3, 32 << 10, true, 16 << 10,
+                          65536} AND_SEALED(Shape{1, 1 << 20, false, 0, 0, true},
+                                            Shape{1, 1 << 20, true, 64 << 10, 0, true},
+                                            Shape{4, 5000, true, 0, 32768, true},
+                                            Shape{2, 64 << 10, false, 0, 4096, true})));
 
 TEST(TcpLaneErrors, TooLongForTheReceive)
 {

@@ -189,16 +189,16 @@ TEST_P(TcpWorkers, PipelineOfRandomSizes)
               jobs(GetParam().chunk > p.worker_min ? p.rx : p.tx));
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, TcpWorkers,
-                         testing::Values(Shape{1, 1, 1 << 20, 0}, Shape{1, 3, 256 << 10, 0},
-                                         Shape{2, 4, 512 << 10, 0}, Shape{3, 2, 1 << 20, 16 << 10},
-                                         Shape{2, 2, 192 << 10, 0, true},
-                                         Shape{1, 1, 64 << 10, 64 << 10, true},
-                                         Shape{2, 2, 192 << 10, 0, true, true} AND_SEALED(
-                                             Shape{1, 1, 1 << 20, 0, false, false, true},
-                                             Shape{2, 4, 512 << 10, 0, true, false, true},
-                                             Shape{1, 1, 64 << 10, 64 << 10, true, false, true},
-                                             Shape{2, 2, 192 << 10, 4096, true, true, true})));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TcpWorkers,
+    testing::Values(Shape{1, 1, 1 << 20, 0}, Shape{1, 3, 256 << 10, 0}, Shape{2, 4, 512 << 10, 0},
+                    Shape{3, 2, 1 << 20, 16 << 10}, Shape{2, 2, 192 << 10, 0, true},
+                    Shape{1, 1, 64 << 10, 64 << 10, true},
+                    Shape{2, 2, 192 << 10, 0, true,
+                          true} AND_SEALED(Shape{1, 1, 1 << 20, 0, false, false, true},
+                                           Shape{2, 4, 512 << 10, 0, true, false, true},
+                                           Shape{1, 1, 64 << 10, 64 << 10, true, false, true},
+                                           Shape{2, 2, 192 << 10, 4096, true, true, true})));
 
 // A lane with a message that no end can complete: the other end does not take part.
 struct Stuck {

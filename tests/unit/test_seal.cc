@@ -257,7 +257,7 @@ TEST(Seal, ShortPiecesShareARecord)
     EXPECT_EQ(-EAGAIN, pvn_seal_recvv(f.s[1], in, 3));
 }
 
-// What the socket has no room for is sent by a repetition, which may begin with other pieces and have more bytes.
+// Bytes for which the socket has no room are sent by a repetition, which may begin with other pieces and have more bytes.
 TEST(Seal, ASendWithoutRoomIsRepeated)
 {
     Ends e;
@@ -321,15 +321,16 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
         threads.emplace_back(sender, end);
         threads.emplace_back(receiver, end);
     }
-    // What a far end has no room for yet waits here.
+    // Bytes for which a far end has no room yet.
     Bytes waiting[2];
-    for (Deadline wait; wait.left() && !(got[0].size() == large.size() && got[1].size() == large.size());)
+    for (Deadline wait;
+         wait.left() && !(got[0].size() == large.size() && got[1].size() == large.size());)
         for (int to = 0; to < 2; to++) {
             if (waiting[to].empty())
                 waiting[to] = e.take(!to);
             ssize_t n = waiting[to].empty() ? 0
-                                            : send(e.far[to], waiting[to].data(), waiting[to].size(),
-                                                   MSG_NOSIGNAL | MSG_DONTWAIT);
+                                            : send(e.far[to], waiting[to].data(),
+                                                   waiting[to].size(), MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n > 0)
                 waiting[to].erase(waiting[to].begin(), waiting[to].begin() + n);
         }
@@ -342,7 +343,7 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
     EXPECT_EQ(large, got[1]);
 }
 
-// With one key only so much may be sealed.
+// One key may seal so much only.
 TEST(Seal, AStreamGoesOnWithANewKey)
 {
     enum { RECORDS = 10 };
@@ -355,7 +356,8 @@ TEST(Seal, AStreamGoesOnWithANewKey)
             size_t handshake = e.sent[from].size();
             EXPECT_EQ(many(1000000), e.carry(from, many(1000000)));
             if (from == 0)
-                wire[changes] = Bytes(e.sent[0].begin() + static_cast<long>(handshake), e.sent[0].end());
+                wire[changes] =
+                    Bytes(e.sent[0].begin() + static_cast<long>(handshake), e.sent[0].end());
         }
     }
     pvn_seal_rekey_after(0);

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A job's key on a host with RDMA adapters: which devices there are, and what is sealed.
+#include "rdma/plugin_route.h"
+
+#include "support/key_file.h"
+
+#include <memory>
+
+using namespace nccl;
+
+namespace
+{
+
+class PluginKey : public PluginRdma
+{
+  protected:
+    Folder folder;
+
+    // The plugin with a key, and such a value of ENCRYPT.
+    std::unique_ptr<Net> start(const char *encrypt)
+    {
+        setenv("NCCL_PVRDMA_KEY_FILE",
+               write_file(folder / "key", "0123456789abcdef0123456789abcdef").c_str(), 1);
+        setenv("NCCL_PVRDMA_ENCRYPT", encrypt, 1);
+        adapters("pvrdma", "");
+        return std::make_unique<Net>(12);
+    }
+    void TearDown() override
+    {
+        unsetenv("NCCL_PVRDMA_KEY_FILE");
+        unsetenv("NCCL_PVRDMA_ENCRYPT");
+        PluginRdma::TearDown();
+    }
+    // Messages of several sizes pass, and so many requests went through adapters.
+    uint64_t moves(Net &n)
+    {
+        sv_stats before, after;
+        sv::lib().sv_total_stats(&before);
+        {
+            Route r(n, 0);
+            for (size_t size : {size_t(1), size_t(700), size_t(Route::SIZE)}) {
+                r.size = size;
+                EXPECT_TRUE(r.move(static_cast<unsigned>(size)));
+            }
+        }
+        sv::lib().sv_total_stats(&after);
+        return after.doorbells - before.doorbells;
+    }
+};
+
+TEST_F(PluginKey, DataGoOverAdaptersAndTheControlConnectionIsSealed)
+{
+    auto n = start("auto");
+    EXPECT_LT(0u, moves(*n));
+    EXPECT_TRUE(said("control connection sealed, 1 lane")) << Log::get().text();
+    EXPECT_FALSE(said("sealed (TLS_")) << Log::get().text();
+}
+
+TEST_F(PluginKey, WithAllNoAdapterIsUsed)
+{
+    auto n = start("all");
+    EXPECT_EQ(0u, moves(*n));
+    EXPECT_TRUE(said("RDMA devices are left alone: NCCL_PVRDMA_ENCRYPT=all")) << Log::get().text();
+    EXPECT_TRUE(said("sealed (TLS_")) << Log::get().text();
+}
+
+} // namespace
