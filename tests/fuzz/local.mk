@@ -32,6 +32,13 @@ tests_fuzz_fuzz_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/repla
 tests_fuzz_fuzz_handshake_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"handshake\"
 tests_fuzz_fuzz_handshake_LDADD = libpvn-core.la $(TEST_LDADD)
 
+if HAVE_OPENSSL
+PVN_TESTS += tests/fuzz/fuzz_seal
+tests_fuzz_fuzz_seal_SOURCES = tests/fuzz/fuzz_seal.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_seal_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"seal\" -DPVN_FUZZ_DEFAULT_RUNS=3000
+tests_fuzz_fuzz_seal_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
+endif
+
 PVN_TESTS += tests/fuzz/fuzz_sysfs
 tests_fuzz_fuzz_sysfs_SOURCES = tests/fuzz/fuzz_sysfs.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_sysfs_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"sysfs\" \
