@@ -11,6 +11,13 @@ tests_fail_test_dial_SOURCES = tests/fail/test_dial.cc
 tests_fail_test_dial_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_dial_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 
+if HAVE_OPENSSL
+PVN_TESTS += tests/fail/test_forged
+tests_fail_test_forged_SOURCES = tests/fail/test_forged.cc tests/support/key_file.h
+tests_fail_test_forged_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_forged_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+endif
+
 if !SANITIZE_THREAD
 PVN_TESTS += tests/fail/test_limits
 tests_fail_test_limits_SOURCES = tests/fail/test_limits.cc tests/fail/raw_peer.h

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Bytes that somebody puts into a sealed connection, of whichever socket and in whichever direction: the comm goes on with
+// the right bytes, over a connection made again, and another comm beside it does not notice.
+#include "abi/nccl_side.h"
+#include "support/key_file.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <random>
+
+using namespace nccl;
+
+namespace
+{
+
+class Forged : public testing::Test
+{
+  protected:
+    enum { MESSAGES = 200 };
+    Folder folder;
+    void SetUp() override
+    {
+        setenv("NCCL_PVRDMA_TRANSPORT", "tcp", 1);
+        setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+        setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+        setenv("NCCL_PVRDMA_KEY_FILE",
+               write_file(folder / "key", "0123456789abcdef0123456789abcdef").c_str(), 1);
+        Log::get().clear();
+    }
+    void TearDown() override
+    {
+        for (const char *name : {"NCCL_PVRDMA_TRANSPORT", "NCCL_SOCKET_IFNAME", "NCCL_PVRDMA_FAILOVER",
+                                 "NCCL_PVRDMA_KEY_FILE", "NCCL_PVRDMA_TCP_STREAMS"})
+            unsetenv(name);
+    }
+    // Connected TCP sockets of this process that `before` has not.
+    static std::vector<int> connections(const std::set<int> &before)
+    {
+        std::vector<int> found;
+        for (int fd : descriptors()) {
+            sockaddr_storage peer;
+            socklen_t len = sizeof(peer);
+            if (before.count(fd) == 0 &&
+                getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &len) == 0 &&
+                peer.ss_family == AF_INET)
+                found.push_back(fd);
+        }
+        return found;
+    }
+    static Flow flow(Pair &p)
+    {
+        std::vector<Send> s;
+        std::vector<Recv> r;
+        std::vector<std::vector<int>> expect;
+        for (int i = 0; i < MESSAGES; i++) {
+            size_t size = i % 3 ? static_cast<size_t>(i) : 70000;
+            s.push_back({size, 0});
+            r.push_back({{size}, {0}});
+            expect.push_back({i});
+        }
+        return Flow(p, s, r, expect);
+    }
+    static void pass(Pair &p)
+    {
+        Flow f = flow(p);
+        EXPECT_TRUE(f.run()) << Log::get().warnings();
+        f.check();
+    }
+};
+
+TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
+{
+    std::mt19937 random(1);
+    size_t sockets = 1;
+    int data = 0, control = 0;
+    setenv("NCCL_PVRDMA_TCP_STREAMS", "2", 1);
+    for (size_t i = 0; i < sockets; i++) {
+        SCOPED_TRACE("socket " + std::to_string(i));
+        Log::get().clear();
+        Net n(12);
+        Pair other(n);
+        std::set<int> before = descriptors();
+        Pair p(n);
+        ASSERT_TRUE(p.up() && other.up());
+        std::vector<int> fds = connections(before);
+        sockets = fds.size();
+        ASSERT_EQ(6u, sockets) << "two ends of a control connection and of two streams";
+        Flow f = flow(p), beside = flow(other);
+        // In the middle of traffic.
+        ASSERT_TRUE(eventually([&] { return !f.step() || f.sent() > MESSAGES / 3; }));
+        uint8_t junk[100];
+        for (uint8_t &b : junk)
+            b = static_cast<uint8_t>(random());
+        ssize_t put = -1;
+        ASSERT_TRUE(eventually([&] {
+            put = send(fds[i], junk, sizeof(junk), MSG_DONTWAIT | MSG_NOSIGNAL);
+            return put > 0 || errno != EAGAIN || !f.step();
+        }));
+        ASSERT_EQ(static_cast<ssize_t>(sizeof(junk)), put) << strerror(errno);
+        bool ok = eventually([&] {
+            bool goes_on = (f.done() || f.step()) && (beside.done() || beside.step());
+            return !goes_on || (f.done() && beside.done());
+        });
+        EXPECT_TRUE(ok && f.error == ncclSuccess && beside.error == ncclSuccess)
+            << Log::get().warnings();
+        f.check();
+        beside.check();
+        // Noticed at the next use at the latest.
+        pass(p);
+        data += said("not what the peer has sealed");
+        control += said("what came on the control connection is not what the peer sent");
+        pass(other);
+    }
+    EXPECT_LE(2, data) << "bytes in a data connection were noticed, of the two streams";
+    EXPECT_LE(1, control);
+}
+
+} // namespace
