@@ -20,7 +20,9 @@
 enum {
     RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* bytes of the longest record: 16 KiB */
     BURST = 16 * RECORD,               /* bytes that one call of sendv takes at most */
-    READ_AHEAD = 64 * 1024             /* bytes taken from the socket at once, of bulk */
+    /* Bytes taken from the socket at once, of bulk: four full records with header, type and tag. OpenSSL aligns its buffer
+     * by 3 bytes, and reads what is missing of a last one by a call of its own. */
+    READ_AHEAD = 4 * (RECORD + 5 + 1 + 16) + 3
 };
 
 /* The stream's turn, taken in the order of arrival: a thread that seals one record after the other would else keep one out

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# What a key costs: this build's plugin without one (pvrdma), with one and ENCRYPT=control (control), and with sealed data,
+# by the comm's thread (sealed) and by worker threads (k1, k2, k4): latency, bandwidth and processor time by tcp.sh, interleaved;
+# 1, 64 and 512 comms set up at once; beside the floor: AES-128-GCM of one processor by `openssl speed`, and a stream of
+# s_server and s_client; and beside WireGuard, where the kernel has it, with the plugin without a key on top.
+# usage: tests/bench/seal.sh [--workers 1,2,4] [--rounds N] [--quick] [--build DIR] [OPTION of tcp.sh]...
+set -eu
+src=$(cd "$(dirname "$0")/../.." && pwd)
+build=$src/build rounds=5 workers=1,2,4 options=() seconds=2
+while (($#)); do
+    case $1 in
+    --workers) workers=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --quick) rounds=1 seconds=1 options+=(--quick); shift ;;
+    --help) sed -n '4,9s/^# //p' "$0"; exit 0 ;;
+    *) options+=("$1"); shift ;;
+    esac
+done
+skip() { echo "skip bench-seal: $*"; exit 77; }
+((EUID == 0)) || skip "network namespaces need root"
+command -v openssl >/dev/null || skip "openssl is not installed"
+grep -q 'define HAVE_OPENSSL 1' "$build/config.h" || skip "this build has no OpenSSL (configure --without-openssl)"
+own=$build/.libs/libnccl-net-pvrdma.so
+tmp=$(mktemp -d)
+a=pvnW$$ b=pvnX$$ server=
+cleanup() {
+    [[ -z $server ]] || kill "$server" 2>/dev/null || true
+    ip netns del "$a" 2>/dev/null || true
+    ip netns del "$b" 2>/dev/null || true
+    rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+"$build/pvn-perf" --make-key "$tmp/key" >/dev/null
+
+# with NAME KEY=VALUE...: a plugin of that name for tcp.sh
+sides=()
+with() {
+    local name=$1 setting
+    shift
+    sides+=(--plugin "$name=$own")
+    for setting in "NCCL_PVRDMA_KEY_FILE=$tmp/key" "$@"; do sides+=(--env "$name:$setting"); done
+}
+with control NCCL_PVRDMA_ENCRYPT=control
+with sealed
+for n in ${workers//,/ }; do with "k$n" "NCCL_PVRDMA_TCP_THREADS=$n"; done
+"$src/tests/bench/tcp.sh" --build "$build" --rounds "$rounds" "${sides[@]}" ${options[@]+"${options[@]}"} \
+    --only latency:8,4K,64K --only bandwidth:64K,1M,8M
+
+# In turn, so that what else the machine does meets all alike.
+make -C "$build" -s tests/bench/many_comms >&2
+echo
+echo "comms set up at once, over TCP on lo: seconds, and processor seconds of both processes; medians of $rounds"
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=tcp NCCL_PVRDMA_STATS_DIR=none
+set_up() {
+    local name=$1 count=$2
+    shift 2
+    env "$@" "$build/tests/bench/many_comms" "$own" "$count" | sed "s/^/$name $count /" >>"$tmp/comms"
+}
+for ((round = 0; round < rounds; round++)); do
+    for count in 1 64 512; do
+        set_up pvrdma "$count" NCCL_PVRDMA_KEY_FILE=
+        set_up control "$count" "NCCL_PVRDMA_KEY_FILE=$tmp/key" NCCL_PVRDMA_ENCRYPT=control
+        set_up sealed "$count" "NCCL_PVRDMA_KEY_FILE=$tmp/key"
+    done
+done
+median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+for count in 1 64 512; do
+    for name in pvrdma control sealed; do
+        printf '%5d comms  %-8s %8.4f s  %8.4f cpu s\n' "$count" "$name" \
+            "$(awk -v n=$name -v c=$count '$1 == n && $2 == c { print $3 }' "$tmp/comms" | median)" \
+            "$(awk -v n=$name -v c=$count '$1 == n && $2 == c { print $4 }' "$tmp/comms" | median)"
+    done
+done
+
+echo
+echo "the floor"
+openssl speed -seconds "$seconds" -bytes 16384 -evp aes-128-gcm 2>/dev/null |
+    awk '/^AES-128-GCM/ { sub(/k$/, "", $2); printf "  AES-128-GCM of one processor, blocks of 16 KiB: %.0f MB/s (openssl speed)\n", $2 / 1000 }'
+secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
+tls=(-tls1_3 -ciphersuites TLS_AES_128_GCM_SHA256 -psk "$secret" -quiet)
+# It ends with its input.
+openssl s_server "${tls[@]}" -nocert -naccept 1 -accept 127.0.0.1:29777 < <(sleep $((seconds + 10))) 2>/dev/null >"$tmp/got" &
+server=$!
+for _ in {1..100}; do
+    ss -Hltn 'sport = :29777' | grep -q . && break
+    sleep 0.05
+done
+timeout "$seconds" openssl s_client "${tls[@]}" -connect 127.0.0.1:29777 </dev/zero >"$tmp/said" 2>&1 || true
+kill "$server" 2>/dev/null || true
+wait "$server" 2>/dev/null || true
+server=
+awk -v bytes="$(stat -c %s "$tmp/got")" -v s="$seconds" \
+    'BEGIN { printf "  s_client to s_server over lo, into a file: %.0f MB/s\n", bytes / 1e6 / s }'
+
+echo
+ip netns add "$a"
+ip netns add "$b"
+if ! ip -n "$a" link add wg0 type wireguard 2>/dev/null || ! command -v wg >/dev/null; then
+    echo "skip WireGuard: the kernel has none, or wg (wireguard-tools) is not installed"
+    exit 0
+fi
+ip link add bench0 netns "$a" type veth peer name bench0 netns "$b"
+ip -n "$b" link add wg0 type wireguard
+for n in "$a" "$b"; do
+    wg genkey >"$tmp/$n.key"
+    ip -n "$n" link set lo up
+    ip -n "$n" link set bench0 up
+done
+join() {
+    local n=$1 own=$2 peer=$3 other=$4
+    ip -n "$n" addr add "198.18.4.$own/30" dev bench0
+    ip -n "$n" addr add "198.18.8.$own/30" dev wg0
+    ip netns exec "$n" wg set wg0 listen-port 51820 private-key "$tmp/$n.key" \
+        peer "$(wg pubkey <"$tmp/$other.key")" endpoint "198.18.4.$peer:51820" allowed-ips 198.18.8.0/30
+    ip -n "$n" link set wg0 up
+}
+join "$a" 1 2 "$b"
+join "$b" 2 1 "$a"
+echo "over WireGuard (wg) and over the same pair without it, sealed by the plugin"
+unset NCCL_SOCKET_IFNAME
+"$build/pvn-perf" p2p --ranks 2 --netns "$a,$b" --sizes 8,64K,1M --time 0.5 --repeat "$rounds" \
+    --plugin "wg=$own" --env wg:NCCL_SOCKET_IFNAME=wg0 --plugin "sealed=$own" --env sealed:NCCL_SOCKET_IFNAME=bench0 \
+    --env "sealed:NCCL_PVRDMA_KEY_FILE=$tmp/key" --env sealed:NCCL_PVRDMA_ENCRYPT=all
