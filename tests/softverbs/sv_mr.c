@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -76,6 +77,7 @@ enum {
     BY_WORDS = 2, /* values of `descend` */
     EVERY_PIECE = 3,
     SEEN_AFTER = 3000, /* turns of a loop, a microsecond or two */
+    SLEEPS_EVERY = 64  /* lines */
 };
 
 /* Aligned words by release stores: whoever sees the word sees everything placed before. */
@@ -101,6 +103,18 @@ static void put_words(char *dst, const char *src, size_t len)
     }
 }
 
+/* Time for a line's last word to be seen without the rest. On a busy machine the reader has no processor at such a
+ * moment, so that now and then it gets one. */
+static void let_be_seen(void)
+{
+    static __thread unsigned lines;
+
+    for (int i = 0; i < (int)SEEN_AFTER; i++)
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (++lines % SLEEPS_EVERY == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
 /* As a copy by processor may store it that is longer than a cache line: the last word first, and
  * between that of a line and the rest of it time to be seen. */
 static void put_backwards(char *dst, const char *src, size_t len)
@@ -120,8 +134,8 @@ static void put_backwards(char *dst, const char *src, size_t len)
             memcpy(&w, src + len, sizeof w);
             __atomic_store_n((uint64_t *)(void *)(dst + len), w, __ATOMIC_RELEASE);
         }
-        for (int i = 0; last_of_line && i < (int)SEEN_AFTER; i++)
-            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (last_of_line)
+            let_be_seen();
     }
 }
 
