@@ -124,14 +124,15 @@ one_by_one() {
 }
 
 # Builds what comes after the ordinary tree's tests while those and the later ones run, in processor time that is otherwise
-# idle. A tree that does not build here is tried again, and reported, in its turn. Prints a word at the end of each part, which
+# idle. Beside other programs that may take hours, so its limit is for a build that stands still. A tree that does not build
+# here is tried again, and reported, in its turn. Prints a word at the end of each part, which
 # ahead_of waits for: asan, tsan, distcheck STATUS, debian. What else is said goes to build-check/ahead.log.
 build_ahead() {
     chrt --idle --pid 0 "$BASHPID" 2>/dev/null || renice -n 19 "$BASHPID" >/dev/null
     exec 3>&1 >build-check/ahead.log 2>&1 </dev/null
-    timeout --foreground $build_limit tests/build-tree.sh build-asan "${asan[@]}" && timeout --foreground $build_limit make -C build-asan -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    tree_ahead build-asan "${asan[@]}"
     echo asan >&3
-    timeout --foreground $build_limit tests/build-tree.sh build-tsan "${tsan[@]}" && timeout --foreground $build_limit make -C build-tsan -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    tree_ahead build-tsan "${tsan[@]}"
     echo tsan >&3
     # The archive has to be complete and to install; the trees' own tests show the rest.
     local one=tests/unit/test_version
@@ -142,12 +143,33 @@ build_ahead() {
     echo debian >&3
 }
 
+# A build that was stopped may leave a library without its archive, which make takes for finished: it begins anew.
+tree_ahead() {
+    local dir=$1
+    shift
+    timeout --foreground $((4 * build_limit)) tests/build-tree.sh "$dir" "$@" &&
+        timeout --foreground $((4 * build_limit)) make -C "$dir" -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    [ $? != 124 ] || rm -rf "$dir"
+}
+
 # ahead_of PART: returns when build_ahead has come to the end of it, or has ended; the part's status is then in ahead_status.
+# While it is waited for, it does not wait for idle time.
 ahead_of() {
     local part=
     ahead_status=
+    ahead_runs --other
     while [ -n "${ahead:-}" ] && [ "$part" != "$1" ]; do
-        read -r -u "$ahead_says" part ahead_status || return
+        read -r -u "$ahead_says" part ahead_status || break
+    done
+    ahead_runs --idle
+}
+
+# ahead_runs --other, --idle: its processes from now on, as far as the kernel and the user's rights allow.
+ahead_runs() {
+    local pid
+    [ -n "${ahead:-}" ] || return
+    for pid in $(ps -A -o pid= -o pgid= | awk -v g="$ahead" '$2 == g { print $1 }'); do
+        chrt "$1" --pid 0 "$pid" 2>/dev/null
     done
 }
 

@@ -31,8 +31,9 @@ class Forged : public testing::Test
     }
     void TearDown() override
     {
-        for (const char *name : {"NCCL_PVRDMA_TRANSPORT", "NCCL_SOCKET_IFNAME", "NCCL_PVRDMA_FAILOVER",
-                                 "NCCL_PVRDMA_KEY_FILE", "NCCL_PVRDMA_TCP_STREAMS"})
+        for (const char *name :
+             {"NCCL_PVRDMA_TRANSPORT", "NCCL_SOCKET_IFNAME", "NCCL_PVRDMA_FAILOVER",
+              "NCCL_PVRDMA_KEY_FILE", "NCCL_PVRDMA_TCP_STREAMS"})
             unsetenv(name);
     }
     // Connected TCP sockets of this process that `before` has not.

@@ -68,6 +68,10 @@ class Cudart : public testing::Test
         while (!*static_cast<std::atomic<bool> *>(open))
             usleep(100);
     }
+    static void set(void *flag)
+    {
+        *static_cast<std::atomic<bool> *>(flag) = true;
+    }
     cudaStream_t stream = nullptr;
     void *memory = nullptr;
 };
@@ -138,19 +142,21 @@ TEST_F(Cudart, AStreamExecutesInOrderAndInTheBackground)
 
 TEST_F(Cudart, AnEventOrdersTwoStreams)
 {
-    std::atomic<bool> open{false};
+    std::atomic<bool> open{false}, reached{false};
     cudaStream_t other;
     cudaEvent_t event;
     ASSERT_EQ(cudaStreamCreate(&other), cudaSuccess);
     ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
     ASSERT_EQ(cudaMemsetAsync(memory, 0, sizeof(int), stream), cudaSuccess);
+    ASSERT_EQ(cudaLaunchHostFunc(stream, set, &reached), cudaSuccess);
     ASSERT_EQ(cudaLaunchHostFunc(stream, wait_until, &open), cudaSuccess);
     ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
     ASSERT_EQ(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
     ASSERT_EQ(cudaMemsetAsync(memory, 1, sizeof(int), other), cudaSuccess);
     EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
     EXPECT_EQ(cudaStreamQuery(other), cudaErrorNotReady);
-    EXPECT_NE(*static_cast<volatile char *>(memory), 1); /* still 0xd5, or already 0 */
+    wait_until(&reached);
+    EXPECT_EQ(*static_cast<volatile char *>(memory), 0);
     open = true;
     ASSERT_EQ(cudaStreamSynchronize(other), cudaSuccess);
     EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
