@@ -31,13 +31,13 @@ static int load_library(const struct pvn_params *params, struct pvn_err *err)
 }
 
 /* Tries what the first connection needs: a library may be restricted (FIPS). */
-static int check(struct pvn_err *err)
+static int check(const struct pvn_key *k, struct pvn_err *err)
 {
     uint8_t any[16];
     int rc = pvn_seal_check(err);
 
     if (rc == 0)
-        rc = pvn_key_derive(key, "check", 0, 0, any, sizeof(any), err);
+        rc = pvn_key_derive(k, "check", 0, 0, any, sizeof(any), err);
     if (rc)
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
     return rc;
@@ -50,10 +50,12 @@ static int refuse(struct pvn_err *err, const char *text)
     return err->code;
 }
 
-static int take_key(const struct pvn_params *params, struct pvn_err *err)
+int pvn_seal_take_key(const struct pvn_params *params, struct pvn_key **out, struct pvn_err *err)
 {
+    struct pvn_key *k = NULL;
     int rc;
 
+    *out = NULL;
     if (!params->key_file[0])
         return params->encrypt == PVN_ENCRYPT_AUTO
                    ? 0
@@ -68,13 +70,13 @@ static int take_key(const struct pvn_params *params, struct pvn_err *err)
                  "to auto");
     rc = load_library(params, err);
     if (rc == 0)
-        rc = pvn_key_read(params->key_file, &key, err);
+        rc = pvn_key_read(params->key_file, &k, err);
     if (rc == 0)
-        rc = check(err);
-    if (rc) {
-        pvn_key_free(key);
-        key = NULL;
-    }
+        rc = check(k, err);
+    if (rc)
+        pvn_key_free(k);
+    else
+        *out = k;
     return rc;
 }
 
@@ -83,7 +85,7 @@ int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
     int rc;
 
     pvn_seal_end();
-    rc = take_key(params, &refusal);
+    rc = pvn_seal_take_key(params, &key, &refusal);
     if (rc == 0)
         return 0;
     pvn_err_add(&refusal, "no connection is made: NCCL would go on in the clear");

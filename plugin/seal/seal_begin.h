@@ -9,6 +9,10 @@
 struct pvn_key;
 struct pvn_params;
 
+/* The key that NCCL_PVRDMA_KEY_FILE and _ENCRYPT request, for a caller of its own (pvn_key_free), with OpenSSL loaded and
+ * tried: 0 and *out, NULL without a key, or a negative errno with *err, which has the remedy. */
+int pvn_seal_take_key(const struct pvn_params *params, struct pvn_key **out, struct pvn_err *err);
+
 /* Reads the key that NCCL_PVRDMA_KEY_FILE and _ENCRYPT request, and loads OpenSSL. 0, also without a key, or a negative
  * errno with *err. end: forgets the key, and the refusal; no connection is left. */
 int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err);
