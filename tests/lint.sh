@@ -146,7 +146,7 @@ net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
 plugin/docs: plugin/base
 plugin/docs/tool_pages.c: plugin/tools plugin/perf/options topo/tool
-plugin/tools: plugin/base
+plugin/tools: plugin/base plugin/seal
 plugin/perf/workload: plugin/base
 plugin/perf/driver: plugin/nccl
 plugin/perf/options: plugin/perf/workload plugin/perf/driver plugin/base plugin/tools plugin/nccl

@@ -39,7 +39,8 @@ static int usage_error(const char *why)
 static int meet(struct place *p, const struct pvn_perf_opts *o, struct pvn_launch_env *le)
 {
     int known = o->master[0] || pvn_pmix_find_master(le) == 0 || le->nranks == 1;
-    char host[256] = "", why[512];
+    char host[256] = "", why[PVN_ERR_TEXT_LEN];
+    struct pvn_boot_key key;
     struct pvn_boot_tcp t = {.rank = le->rank,
                              .nranks = le->nranks,
                              .master = o->master[0] ? o->master : le->master,
@@ -49,6 +50,7 @@ static int meet(struct place *p, const struct pvn_perf_opts *o, struct pvn_launc
                              .token = pvn_perf_opts_token(o),
                              .meet_timeout = o->boot_timeout,
                              .timeout = o->timeout};
+    int rc;
 
     if (!known) {
         /* Once, by the rank that knows it. */
@@ -60,7 +62,12 @@ static int meet(struct place *p, const struct pvn_perf_opts *o, struct pvn_launc
                     le->launcher, le->nranks, host, host);
         return PVN_PERF_USAGE;
     }
-    if (pvn_boot_tcp_meet(&p->boot, &t, why, sizeof(why))) {
+    rc = pvn_boot_key_load(&key, "pvn-perf meeting", why, sizeof(why));
+    t.key = key.key ? &key : NULL;
+    if (rc >= 0)
+        rc = pvn_boot_tcp_meet(&p->boot, &t, why, sizeof(why));
+    pvn_boot_key_free(&key);
+    if (rc) {
         fprintf(stderr, "pvn-perf: %s\n", why);
         return PVN_PERF_FAILED;
     }
@@ -70,7 +77,7 @@ static int meet(struct place *p, const struct pvn_perf_opts *o, struct pvn_launc
 static int find_place(struct place *p, const struct pvn_perf_opts *o)
 {
     struct pvn_launch_env le;
-    char why[512];
+    char why[PVN_ERR_TEXT_LEN];
 
     memset(p, 0, sizeof(*p));
     p->nranks = o->ranks ? o->ranks : 2;

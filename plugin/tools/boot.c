@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FRAME_MAGIC 0x70766e62u /* also shows a machine of the other byte order */
@@ -23,6 +24,7 @@ enum {
 
 #define STOP_TIMEOUT  2.0 /* seconds for all ranks to come to rest */
 #define STOPPED_AFTER 0.5 /* seconds between two looks at the clock that count at most */
+#define RELAY_TIMEOUT 3.0 /* seconds for the relay to pass on what is left */
 
 struct frame {
     uint32_t magic;
@@ -159,6 +161,15 @@ void pvn_boot_view(const struct pvn_boot *whole, int n, struct pvn_boot *view)
     view->nranks = n;
 }
 
+/* In a process that is not its parent, there is nothing to wait for. */
+static void await_relay(pid_t relay)
+{
+    double until = pvn_now_s() + RELAY_TIMEOUT;
+
+    while (relay > 0 && waitpid(relay, NULL, WNOHANG) == 0 && pvn_now_s() < until)
+        poll(NULL, 0, 2);
+}
+
 void pvn_boot_close(struct pvn_boot *b)
 {
     int n = b->rank == 0 ? b->nranks : 1;
@@ -168,6 +179,8 @@ void pvn_boot_close(struct pvn_boot *b)
             close(b->fd[i]);
     free(b->fd);
     b->fd = NULL;
+    await_relay(b->relay);
+    b->relay = 0;
 }
 
 static int peer_of(const struct pvn_boot *b, int i)

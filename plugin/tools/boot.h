@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/clock.h"
 
@@ -29,9 +30,11 @@ extern "C" {
 struct pvn_boot {
     int rank;
     int nranks;
-    int *fd;        /* rank 0: one per rank, fd[0] unused; others: fd[0] leads to rank 0 */
-    double timeout; /* seconds that any one wait may take */
-    int reported;   /* the others know already why this rank ends */
+    int *fd; /* rank 0: one per rank, fd[0] unused; others: fd[0] leads to rank 0 */
+    pid_t
+        relay; /* of sealed connections (boot_relay.h), which its parent's close waits for; 0: none */
+    double timeout;                    /* seconds that any one wait may take */
+    int reported;                      /* the others know already why this rank ends */
     const volatile sig_atomic_t *stop; /* waiting ends when it is set; NULL: nothing interrupts */
     int stopped;                       /* this rank or another one was interrupted */
     int at_rest;                       /* rank 0: the rank whose stop was read already; 0: none */

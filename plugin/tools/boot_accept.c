@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "seal/sockio.h"
+
 #define FIRST_TIMEOUT 5.0 /* seconds a newcomer has for its first message */
 #define DIAL_TIMEOUT  5.0 /* seconds for one attempt to connect */
 
@@ -84,6 +86,8 @@ void pvn_boot_peer(int fd, bool port, char *out, size_t len)
 
 static void drop(struct pvn_boot_newcomer *n)
 {
+    pvn_seal_free(n->seal);
+    n->seal = NULL;
     if (n->fd >= 0)
         close(n->fd);
     free(n->text);
@@ -97,6 +101,15 @@ void pvn_boot_accept_init(struct pvn_boot_accept *a)
         a->n[i] = (struct pvn_boot_newcomer){.fd = -1};
 }
 
+/* When full, the one that has waited longest makes room: it is the likeliest not to be one of ours. One in its handshake has
+ * shown something. */
+static bool goes_first(const struct pvn_boot_newcomer *n, const struct pvn_boot_newcomer *than)
+{
+    if (!n->seal != !than->seal)
+        return !n->seal;
+    return n->deadline < than->deadline;
+}
+
 static void take_newcomer(struct pvn_boot_accept *a)
 {
     int fd = accept4(a->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -105,13 +118,12 @@ static void take_newcomer(struct pvn_boot_accept *a)
     if (fd < 0)
         return;
     no_delay(fd);
-    /* When full, the one that has waited longest makes room: it is the likeliest not to be one of ours. */
     for (int i = 0; i < a->max; i++) {
         if (a->n[i].fd < 0) {
             n = &a->n[i];
             break;
         }
-        if (a->n[i].deadline < n->deadline)
+        if (goes_first(&a->n[i], n))
             n = &a->n[i];
     }
     a->dropped += n->fd >= 0;
@@ -119,24 +131,53 @@ static void take_newcomer(struct pvn_boot_accept *a)
     *n = (struct pvn_boot_newcomer){.fd = fd, .deadline = pvn_now_s() + FIRST_TIMEOUT};
 }
 
+void pvn_boot_accept_seal(struct pvn_boot_newcomer *n, struct pvn_seal *seal, double seconds)
+{
+    n->seal = seal;
+    n->deadline = pvn_now_s() + seconds;
+    n->got = 0;
+    n->stays = true;
+}
+
 /* 1: more is to come; 0: the message is there; -1: the connection is nobody's. */
 static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
 {
+    const struct pvn_sockio *io = n->seal ? &pvn_sockio_sealed : &pvn_sockio_plain;
     long want = a->length(a->arg, n);
-    char *text = realloc(n->text, (size_t)want);
-    ssize_t got;
 
-    if (!text)
-        return -1;
-    n->text = text;
-    got = recv(n->fd, text + n->got, (size_t)want - n->got, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    /* Poll sees nothing of what a sealed stream has taken from its socket. */
+    while (want > (long)n->got) {
+        char *text = realloc(n->text, (size_t)want);
+        ssize_t got;
+
+        if (!text)
+            return -1;
+        n->text = text;
+        got = io->recv(n->fd, n->seal, text + n->got, (size_t)want - n->got);
+        if (got == -EAGAIN)
+            return 1;
+        if (got <= 0)
+            return -1;
+        n->got += (size_t)got;
+        want = a->length(a->arg, n);
+    }
+    return want < 0 ? -1 : 0;
+}
+
+/* As hear, and the handshake before it. */
+static int go_on(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = n->seal && !n->sealed ? pvn_seal_handshake(n->seal, &err) : 0;
+
+    if (rc == -EAGAIN)
         return 1;
-    if (got <= 0)
+    if (rc < 0) {
+        a->unproved(a->arg, n, &err);
         return -1;
-    n->got += (size_t)got;
-    want = a->length(a->arg, n);
-    return want < 0 ? -1 : (size_t)want > n->got;
+    }
+    n->sealed = n->seal != NULL;
+    return hear(a, n);
 }
 
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
@@ -149,16 +190,17 @@ int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
         return errno == EINTR ? 0 : -errno;
     for (int i = 0; i < a->max; i++) {
         struct pvn_boot_newcomer *n = &a->n[i];
-        int rc = n->fd >= 0 && p[i + 1].revents ? hear(a, n) : 1;
+        int rc = n->fd >= 0 && p[i + 1].revents ? go_on(a, n) : 1;
 
         if (n->fd < 0)
             continue;
         if (rc == 0)
             a->enter(a->arg, n);
-        else if (rc > 0 && n->deadline > pvn_now_s())
+        if (n->stays || (rc > 0 && n->deadline > pvn_now_s())) {
+            n->stays = false;
             continue;
-        else
-            a->dropped++;
+        }
+        a->dropped += rc != 0;
         drop(n);
     }
     if (p[0].revents)

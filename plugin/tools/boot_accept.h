@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <stdbool.h>
 
+#include "seal/seal.h"
 #include "tools/boot.h"
 
 #ifdef __cplusplus
@@ -22,7 +23,10 @@ struct pvn_boot_newcomer {
     int fd;     /* -1: free */
     size_t got; /* bytes of text */
     double deadline;
-    char *text; /* what has come; freed with the connection */
+    char *text;            /* what has come; freed with the connection */
+    struct pvn_seal *seal; /* NULL: plain; freed with the connection */
+    bool sealed;           /* its handshake is over, and text has come through it */
+    bool stays;            /* pvn_boot_accept_seal has been called by enter */
 };
 
 struct pvn_boot_accept {
@@ -31,8 +35,10 @@ struct pvn_boot_accept {
     /* The length of a message, as far as what has come of it shows; it is whole when as much has come. -1: it is not
      * one of ours. */
     long (*length)(void *arg, const struct pvn_boot_newcomer *n);
-    /* It is whole. Who keeps the connection sets n->fd to -1; it is closed otherwise. */
+    /* It is whole. Who keeps the connection sets n->fd to -1, and n->seal to NULL; it is closed otherwise. */
     void (*enter)(void *arg, struct pvn_boot_newcomer *n);
+    /* Its handshake has failed, and it is closed. NULL where nothing is sealed. */
+    void (*unproved)(void *arg, const struct pvn_boot_newcomer *n, const struct pvn_err *err);
     void *arg;
     int dropped; /* connections that sent no such message */
     struct pvn_boot_newcomer n[PVN_BOOT_MAX_NEWCOMERS];
@@ -49,6 +55,9 @@ void pvn_boot_peer(int fd, bool port, char *out, size_t len);
 void pvn_boot_accept_init(struct pvn_boot_accept *a);
 /* Waits that many seconds at most for something to happen, and sees to it. 0 or a negative errno. */
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds);
+/* Called by enter: the connection goes on with the handshake of this stream, which is the newcomer's from now on, and a
+ * message through it, for which it has that many seconds. */
+void pvn_boot_accept_seal(struct pvn_boot_newcomer *n, struct pvn_seal *seal, double seconds);
 /* Closes listener and newcomers. */
 void pvn_boot_accept_close(struct pvn_boot_accept *a);
 

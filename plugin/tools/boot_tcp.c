@@ -4,6 +4,8 @@
 
 #include "tools/boot_tcp.h"
 #include "tools/boot_accept.h"
+#include "tools/boot_line.h"
+#include "tools/boot_relay.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,7 +22,10 @@
 #define HELLO_MAGIC   0x70766e68656c6c6full
 #define ANSWER_MAGIC  0x70766e77656c636full /* its own: a socket may have dialled itself */
 #define HELLO_VERSION 2
+#define KNOCK_VERSION                                                                              \
+    3 /* the hello follows sealed; who does not know it refuses it as another version */
 #define REASON_LEN    112
+#define MOST_REFUSALS 8 /* lines about those who do not prove the key */
 
 struct hello {
     uint64_t magic;
@@ -34,6 +39,18 @@ struct hello {
     char host[64];
 };
 
+/* The first message with a key. */
+struct first {
+    uint64_t magic;
+    uint32_t version; /* KNOCK_VERSION */
+    uint32_t pad;
+    struct pvn_boot_knock knock;
+};
+
+_Static_assert(sizeof(struct first) < sizeof(struct hello),
+               "hello_length asks for the shorter one");
+
+/* To a hello, and before it to a knock, where it lets the handshake begin. */
 struct answer {
     uint64_t magic;
     uint32_t version;
@@ -46,9 +63,11 @@ struct meeting {
     struct pvn_boot *b;
     struct pvn_boot_accept accept;
     int missing;
-    char (*host)[64];  /* of each rank that is seated */
-    bool over;         /* a rank of this job was refused: not all can come */
-    char refused[400]; /* the last one that was, and why */
+    struct pvn_seal **seal; /* of each rank that is seated, where there is a key */
+    int unproved;           /* how many did not prove the key */
+    char (*host)[64];       /* of each rank that is seated */
+    bool over;              /* a rank of this job was refused: not all can come */
+    char refused[400];      /* the last one that was, and why */
 };
 
 static const char *program(const struct pvn_boot_tcp *t)
@@ -133,21 +152,26 @@ static void clean(char *text, size_t size)
 }
 
 /* Refuses a rank. Where it is of this job, that cannot come together any more. */
-static void turn_away(struct meeting *m, int fd, const struct hello *h, bool ours,
-                      const char *reason)
+static void turn_away(struct meeting *m, const struct pvn_boot_newcomer *n, const struct hello *h,
+                      bool ours, const char *reason)
 {
     struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION, .refused = 1};
+    struct pvn_boot_line l = {n->fd, n->seal};
+    bool unproved = m->t->key && !n->sealed;
     char addr[64];
 
-    pvn_boot_peer(fd, false, addr, sizeof(addr));
+    pvn_boot_peer(n->fd, false, addr, sizeof(addr));
     if (h->version == HELLO_VERSION)
         snprintf(m->refused, sizeof(m->refused), "rank %u on %s (%s) was refused: %s", h->rank,
                  h->host, addr, reason);
     else
         snprintf(m->refused, sizeof(m->refused), "a rank at %s was refused: %s", addr, reason);
-    m->over = ours && !m->t->partial;
+    /* Anybody may have sent what is not sealed. */
+    m->over = ours && !m->t->partial && !unproved;
+    if (unproved && m->unproved++ < MOST_REFUSALS)
+        fprintf(stderr, "%s: %s\n", program(m->t), m->refused);
     snprintf(a.reason, sizeof(a.reason), "%s", reason);
-    pvn_boot_send(fd, &a, sizeof(a), pvn_now_s() + 0.05, NULL);
+    pvn_boot_line_send(&l, &a, sizeof(a), pvn_now_s() + 0.05);
 }
 
 /* True if the process that has this rank's seat is gone, as after a restart by its launcher. */
@@ -192,44 +216,110 @@ static long hello_length(void *arg, const struct pvn_boot_newcomer *n)
 
     (void)arg;
     if (n->got < offsetof(struct hello, nranks))
-        return sizeof(h);
+        return sizeof(struct first);
     memcpy(&h, n->text, offsetof(struct hello, nranks));
+    if (h.magic == HELLO_MAGIC && h.version == KNOCK_VERSION && !n->sealed)
+        return sizeof(struct first);
     return h.magic != HELLO_MAGIC || h.version != HELLO_VERSION ? (long)n->got : (long)sizeof(h);
+}
+
+/* The rank has its seat, which another process may have left. */
+static void take_seat(struct meeting *m, struct pvn_boot_newcomer *n, const struct hello *h)
+{
+    m->b->fd[h->rank] = n->fd;
+    memcpy(m->host[h->rank], h->host, sizeof(h->host));
+    m->seal[h->rank] = n->seal;
+    n->fd = -1;
+    n->seal = NULL;
+    m->missing--;
+}
+
+static void leave_seat(struct meeting *m, uint32_t rank)
+{
+    struct pvn_boot_line l = {m->b->fd[rank], m->seal[rank]};
+
+    pvn_boot_line_close(&l);
+    m->b->fd[rank] = -1;
+    m->seal[rank] = NULL;
+    m->missing++;
+}
+
+/* Judges a first message with a key, which is not sealed. */
+static void let_in(struct meeting *m, struct pvn_boot_newcomer *n, const struct hello *h)
+{
+    struct answer a = {.magic = ANSWER_MAGIC, .version = KNOCK_VERSION};
+    const struct pvn_boot_key *k = m->t->key;
+    struct pvn_boot_line l = {n->fd, NULL};
+    struct pvn_seal *seal = NULL;
+    char reason[REASON_LEN];
+    struct first f;
+
+    if (h->version != KNOCK_VERSION) {
+        snprintf(reason, sizeof(reason), "it has no key, rank 0 has one (%.28s): set %s", k->text,
+                 PVN_BOOT_NO_KEY);
+        turn_away(m, n, h, false, reason);
+        return;
+    }
+    memcpy(&f, n->text, sizeof(f));
+    if (!pvn_boot_knock_proves(k, &f.knock)) {
+        snprintf(reason, sizeof(reason), "it has another key than rank 0 (%.28s): %s", k->text,
+                 PVN_BOOT_OTHER);
+        turn_away(m, n, h, false, reason);
+        return;
+    }
+    if (pvn_boot_line_send(&l, &a, sizeof(a), pvn_now_s() + 1.0) == 0)
+        seal = pvn_boot_key_seal(k, &f.knock, n->fd, true, reason, sizeof(reason));
+    if (seal)
+        pvn_boot_accept_seal(n, seal, k->timeout);
+}
+
+static void unproved(void *arg, const struct pvn_boot_newcomer *n, const struct pvn_err *err)
+{
+    struct meeting *m = arg;
+    char addr[64];
+
+    pvn_boot_peer(n->fd, false, addr, sizeof(addr));
+    snprintf(m->refused, sizeof(m->refused), "a rank at %s was refused: %.300s", addr,
+             err->reason[0]);
+    if (m->unproved++ < MOST_REFUSALS)
+        fprintf(stderr, "%s: %s\n", program(m->t), m->refused);
 }
 
 static void seat(void *arg, struct pvn_boot_newcomer *n)
 {
     struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION};
+    struct pvn_boot_line l = {n->fd, n->seal};
     struct meeting *m = arg;
     struct hello h = {0};
     char reason[REASON_LEN];
 
-    memcpy(&h, n->text, n->got);
+    memcpy(&h, n->text, n->got < sizeof(h) ? n->got : sizeof(h));
     if (h.magic != HELLO_MAGIC) {
         m->accept.dropped++;
         return;
     }
-    if (h.version != HELLO_VERSION) {
-        snprintf(reason, sizeof(reason), "rank 0 runs another version of %s", program(m->t));
-        turn_away(m, n->fd, &h, true, reason);
-        return;
-    }
     clean(h.release, sizeof(h.release));
     clean(h.host, sizeof(h.host));
+    if (m->t->key && !n->sealed) {
+        let_in(m, n, &h);
+        return;
+    }
+    if (h.version != HELLO_VERSION) {
+        if (h.version == KNOCK_VERSION)
+            snprintf(reason, sizeof(reason), "it has a key, rank 0 has none: set %s",
+                     PVN_BOOT_NO_KEY);
+        else
+            snprintf(reason, sizeof(reason), "rank 0 runs another version of %s", program(m->t));
+        turn_away(m, n, &h, true, reason);
+        return;
+    }
     if (h.rank > 0 && h.rank < (uint32_t)m->t->nranks && m->b->fd[h.rank] >= 0 &&
-        left(m->b->fd[h.rank])) {
-        close(m->b->fd[h.rank]);
-        m->b->fd[h.rank] = -1;
-        m->missing++;
-    }
-    if (unwelcome(m, &h, reason)) {
-        turn_away(m, n->fd, &h, h.job == m->t->job, reason);
-    } else if (pvn_boot_send(n->fd, &a, sizeof(a), pvn_now_s() + 1.0, NULL) == 0) {
-        m->b->fd[h.rank] = n->fd;
-        memcpy(m->host[h.rank], h.host, sizeof(h.host));
-        n->fd = -1;
-        m->missing--;
-    }
+        left(m->b->fd[h.rank]))
+        leave_seat(m, h.rank);
+    if (unwelcome(m, &h, reason))
+        turn_away(m, n, &h, h.job == m->t->job, reason);
+    else if (pvn_boot_line_send(&l, &a, sizeof(a), pvn_now_s() + 1.0) == 0)
+        take_seat(m, n, &h);
 }
 
 static void say_missing(const struct meeting *m, char *why, size_t why_len)
@@ -249,64 +339,145 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
         snprintf(why + len, why_len - (size_t)len, " (see %s)", see(m->t, "--boot-timeout"));
 }
 
-static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
+/* Waits for the ranks. 0 or a negative errno with why. */
+static int gather(struct meeting *m, char *why, size_t why_len)
 {
-    struct meeting *m = calloc(1, sizeof(*m));
-    double deadline = pvn_now_s() + t->meet_timeout;
+    double deadline = pvn_now_s() + m->t->meet_timeout;
     int rc = 0;
 
-    if (!m) {
-        snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
-        return -ENOMEM;
-    }
-    m->host = calloc((size_t)t->nranks, sizeof(*m->host));
-    if (!m->host) {
-        snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
-        free(m);
-        return -ENOMEM;
-    }
-    gethostname(m->host[0], sizeof(m->host[0]) - 1);
-    m->t = t;
-    m->b = b;
-    m->missing = t->nranks - 1;
-    m->accept = (struct pvn_boot_accept){.lfd = open_listener(t, why, why_len),
-                                         .max = PVN_BOOT_MAX_NEWCOMERS,
-                                         .length = hello_length,
-                                         .enter = seat,
-                                         .arg = m};
-    if (m->accept.lfd < 0) {
-        rc = m->accept.lfd;
-        goto out;
-    }
     pvn_boot_accept_init(&m->accept);
     while (m->missing && !rc && !m->over) {
         double left = deadline - pvn_now_s();
 
         rc = left <= 0 ? -ETIMEDOUT : pvn_boot_accept_pass(&m->accept, left < 0.2 ? left : 0.2);
     }
-    if (m->over) {
-        rc = -EPERM;
-        snprintf(why, why_len, "%s", m->refused);
-        pvn_boot_abort(b, why);
-    }
-    if (rc == -ETIMEDOUT && t->partial)
-        rc = 0;
-    else if (rc == -ETIMEDOUT)
-        say_missing(m, why, why_len);
-    else if (rc && !m->over)
-        snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
     pvn_boot_accept_close(&m->accept);
-out:
-    free(m->host);
+    if (m->over) {
+        snprintf(why, why_len, "%s", m->refused);
+        return -EPERM;
+    }
+    if (rc == -ETIMEDOUT && m->t->partial) {
+        if (m->refused[0] && m->unproved == 0)
+            fprintf(stderr, "%s: %s\n", program(m->t), m->refused);
+        return 0;
+    }
+    if (rc == -ETIMEDOUT)
+        say_missing(m, why, why_len);
+    else if (rc)
+        snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
+    return rc;
+}
+
+static int hold_meeting(struct meeting *m, char *why, size_t why_len)
+{
+    char unsaid[128];
+    int rc;
+
+    m->accept = (struct pvn_boot_accept){.lfd = open_listener(m->t, why, why_len),
+                                         .max = PVN_BOOT_MAX_NEWCOMERS,
+                                         .length = hello_length,
+                                         .enter = seat,
+                                         .unproved = unproved,
+                                         .arg = m};
+    if (m->accept.lfd < 0)
+        return m->accept.lfd;
+    rc = gather(m, why, why_len);
+    if (m->t->key && (rc == 0 || m->over)) {
+        bool said = rc != 0;
+        int relayed = pvn_boot_relay(m->b, m->seal, program(m->t), said ? unsaid : why,
+                                     said ? sizeof(unsaid) : why_len);
+
+        rc = rc ? rc : relayed;
+        /* Nothing may go out in the clear. */
+        if (relayed)
+            m->over = false;
+    }
+    if (m->over)
+        pvn_boot_abort(m->b, why);
+    return rc;
+}
+
+static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
+{
+    struct meeting *m = calloc(1, sizeof(*m));
+    int rc = -ENOMEM;
+
+    if (m) {
+        m->t = t;
+        m->b = b;
+        m->missing = t->nranks - 1;
+        m->host = calloc((size_t)t->nranks, sizeof(*m->host));
+        m->seal = calloc((size_t)t->nranks, sizeof(*m->seal));
+    }
+    if (m && m->host && m->seal) {
+        gethostname(m->host[0], sizeof(m->host[0]) - 1);
+        rc = hold_meeting(m, why, why_len);
+    } else {
+        snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
+    }
+    for (int i = 0; m && m->seal && i < t->nranks; i++)
+        pvn_seal_free(m->seal[i]);
+    if (m) {
+        free(m->host);
+        free(m->seal);
+    }
     free(m);
     return rc;
+}
+
+/* Reads the answer of rank 0. 0; -EAGAIN: it was not rank 0 (yet); or refused, and why says it. */
+static int take_answer(const struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double deadline,
+                       char *why, size_t why_len)
+{
+    struct answer a;
+
+    if (pvn_boot_line_recv(l, &a, sizeof(a), deadline) || a.magic != ANSWER_MAGIC)
+        return -EAGAIN;
+    if (!a.refused)
+        return 0;
+    a.reason[sizeof(a.reason) - 1] = '\0';
+    for (char *c = a.reason; *c; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    if (t->key && !l->seal)
+        snprintf(why, why_len, "rank 0 at %s:%d refused this rank (%d), which has a key (%s): %s",
+                 t->master, t->port, t->rank, t->key->text, a.reason);
+    else
+        snprintf(why, why_len, "rank 0 at %s:%d refused this rank (%d): %s", t->master, t->port,
+                 t->rank, a.reason);
+    return -EPERM;
+}
+
+/* Both ends prove the key, and the line is sealed. As take_answer. */
+static int prove(struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double deadline, char *why,
+                 size_t why_len)
+{
+    struct first f = {.magic = HELLO_MAGIC, .version = KNOCK_VERSION};
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = pvn_boot_knock_make(t->key, &f.knock, why, why_len);
+
+    if (rc)
+        return rc;
+    rc = pvn_boot_line_send(l, &f, sizeof(f), deadline) ? -EAGAIN
+                                                        : take_answer(l, t, deadline, why, why_len);
+    if (rc)
+        return rc;
+    l->seal = pvn_boot_key_seal(t->key, &f.knock, l->fd, false, why, why_len);
+    if (!l->seal)
+        return -EIO;
+    rc = pvn_boot_line_shake(l, deadline, &err);
+    if (rc == -EKEYREJECTED || rc == -ENOMSG) {
+        snprintf(why, why_len, "what answers at %s:%d is not rank 0 of this job: %s", t->master,
+                 t->port, err.reason[0]);
+        return -EKEYREJECTED;
+    }
+    return rc ? -EAGAIN : 0;
 }
 
 /*
  * 0 seated; -EAGAIN when what answered was not rank 0 (yet); other negative: refused, why says it.
  */
-static int introduce(int fd, const struct pvn_boot_tcp *t, double deadline, char *why,
-                     size_t why_len)
+static int introduce(struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double deadline,
+                     char *why, size_t why_len)
 {
     struct hello h = {.magic = HELLO_MAGIC,
                       .version = HELLO_VERSION,
@@ -314,20 +485,29 @@ static int introduce(int fd, const struct pvn_boot_tcp *t, double deadline, char
                       .rank = (uint32_t)t->rank,
                       .token = t->token,
                       .job = t->job};
-    struct answer a;
+    int rc = t->key ? prove(l, t, deadline, why, why_len) : 0;
 
+    if (rc)
+        return rc;
     snprintf(h.release, sizeof(h.release), "%s", release(t));
     gethostname(h.host, sizeof(h.host) - 1);
-
-    if (pvn_boot_send(fd, &h, sizeof(h), deadline, NULL) ||
-        pvn_boot_recv(fd, &a, sizeof(a), deadline, NULL) || a.magic != ANSWER_MAGIC)
+    if (pvn_boot_line_send(l, &h, sizeof(h), deadline))
         return -EAGAIN;
-    if (!a.refused)
-        return 0;
-    a.reason[sizeof(a.reason) - 1] = '\0';
-    snprintf(why, why_len, "rank 0 at %s:%d refused this rank (%d): %s", t->master, t->port,
-             t->rank, a.reason);
-    return -EPERM;
+    return take_answer(l, t, deadline, why, why_len);
+}
+
+/* A connection that rank 0 has taken is this rank's. */
+static int sit_down(struct pvn_boot *b, struct pvn_boot_line *l, const struct pvn_boot_tcp *t,
+                    char *why, size_t why_len)
+{
+    int rc = 0;
+
+    b->fd[0] = l->fd;
+    if (l->seal)
+        rc = pvn_boot_relay(b, &l->seal, program(t), why, why_len);
+    l->fd = -1;
+    pvn_boot_line_close(l);
+    return rc;
 }
 
 static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
@@ -342,18 +522,18 @@ static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     rc = -EAGAIN;
     while (rc == -EAGAIN && pvn_now_s() < deadline) {
         for (struct addrinfo *a = ai; a && rc == -EAGAIN; a = a->ai_next) {
-            int fd = pvn_boot_dial(a, deadline);
+            struct pvn_boot_line l = {pvn_boot_dial(a, deadline), NULL};
 
-            if (fd < 0) {
-                last = fd;
+            if (l.fd < 0) {
+                last = l.fd;
                 continue;
             }
             last = -EPROTO;
-            rc = introduce(fd, t, deadline, why, why_len);
+            rc = introduce(&l, t, deadline, why, why_len);
             if (rc)
-                close(fd);
+                pvn_boot_line_close(&l);
             else
-                b->fd[0] = fd;
+                rc = sit_down(b, &l, t, why, why_len);
         }
         if (rc == -EAGAIN)
             usleep(50000);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what `pvn-perf serve` reads from whoever connects. The input is the JSON of a request; its first
+/* Fuzz target: what `pvn-perf serve` reads from whoever connects. The input is the JSON of a request, or of a knock; its first
  * twelve bytes are taken for a header, too. */
 #include "config.h"
 
@@ -30,6 +30,23 @@ static void check_head(const uint8_t *data, size_t size)
         fuzz_require(why[0] != '\0', "a refused header has its reason");
     else
         fuzz_require(len >= 2 && len <= PVN_SERVE_TEXT_MAX, "a length that there is room for");
+}
+
+/* A knock that was read is the same after it was written again. */
+static void check_knock(const uint8_t *data, size_t size)
+{
+    struct pvn_boot_knock knock, again;
+    char *text;
+    size_t len;
+
+    if (pvn_serve_read_knock((const char *)data, size, &knock) != 1)
+        return;
+    text = pvn_serve_write_knock(&knock, &len);
+    fuzz_require(text && pvn_serve_read_knock(text + sizeof(struct pvn_serve_head),
+                                              len - sizeof(struct pvn_serve_head), &again) == 1,
+                 "a knock is read");
+    fuzz_require(memcmp(&knock, &again, sizeof(knock)) == 0, "a knock is the same");
+    free(text);
 }
 
 static void within_bounds(const struct pvn_perf_opts *o)
@@ -65,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     fuzz_require(o != NULL, "there is memory");
     check_head(data, size);
+    check_knock(data, size);
     o->mode = PVN_PERF_SERVE;
     o->depth = o->group = o->channels = o->nplugins = o->once = 1;
     o->timeout = o->interval = 1;

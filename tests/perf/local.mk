@@ -114,6 +114,11 @@ tests_perf_test_perf_serve_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_perf_test_perf_serve_LDADD = libpvn-perf.la $(TEST_LDADD) $(JANSSON_LIBS)
 EXTRA_tests_perf_test_perf_serve_DEPENDENCIES = tests/support/libcuda.la
 
+PVN_TESTS += tests/perf/test_perf_key
+tests_perf_test_perf_key_SOURCES = tests/perf/test_perf_key.cc tests/perf/perf_run.h
+tests_perf_test_perf_key_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_perf_test_perf_key_LDADD = libpvn-perf.la $(TEST_LDADD) $(JANSSON_LIBS)
+
 PVN_TESTS += tests/perf/test_baseline
 tests_perf_test_baseline_SOURCES = tests/perf/test_baseline.cc tests/perf/perf_run.h
 tests_perf_test_baseline_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)

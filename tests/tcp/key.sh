@@ -121,35 +121,44 @@ result $? "with a key worker threads seal"
 recorded "$work/sealed" transfer --channels 16 --bidirectional
 result $? "with a key 16 comms in both directions come up"
 
-# meet KEY-OF-SERVER KEY-OF-CLIENT [ENCRYPT-OF-SERVER]: '' none. The client's status; the logs in served and log.
+# meet KEY-OF-SERVER KEY-OF-CLIENT KEY-OF-THEIR-MEETING [ENCRYPT-OF-SERVER]: '' none; the first two are the plugin's alone.
+# The client's status; the logs in served and log.
 meet() {
     local pid rc i
-    NCCL_PVRDMA_KEY_FILE=$1 NCCL_PVRDMA_ENCRYPT=${3:-auto} timeout -k 5 60 "$perf" serve 127.0.0.1:29500 --verbose --max-time 20 >"$work/served" 2>&1 &
+    NCCL_PVRDMA_KEY_FILE=$3 NCCL_PVRDMA_ENCRYPT=${4:-auto} timeout -k 5 60 "$perf" serve 127.0.0.1:29500 \
+        --env NCCL_PVRDMA_KEY_FILE="$1" --verbose --max-time 20 >"$work/served" 2>&1 &
     pid=$!
     for ((i = 0; i < 200; i++)); do
         ss -Hltn 'sport = 29500' | grep -q . && break
         sleep 0.05
     done
-    NCCL_PVRDMA_KEY_FILE=$2 timeout -k 5 60 "$perf" p2p 127.0.0.1:29500 --sizes 8 --iters 10 --verbose >"$work/log" 2>&1
+    NCCL_PVRDMA_KEY_FILE=$3 timeout -k 5 60 "$perf" p2p 127.0.0.1:29500 --env NCCL_PVRDMA_KEY_FILE="$2" --sizes 8 --iters 10 \
+        --verbose >"$work/log" 2>&1
     rc=$?
     kill "$pid" 2>/dev/null
     wait "$pid" 2>/dev/null
     return $rc
 }
-meet "$work/right" "$work/right"
+# Only the two commands themselves give each other their options and hosts in this form.
+options_on() { grep -qaF '"options"' "$1" && grep -qaF '"sizes"' "$1"; }
+recorded "$work/plain" meet "" "" "" && options_on "$work/plain" && names_on "$work/plain"
+result $? "without a key two commands meet, and what they say is on the wire"
+recorded "$work/sealed" meet "$work/right" "$work/right" "$work/right"
 result $? "two commands with the same key meet"
-meet "$work/right" "$work/right" control && [ "$(cat "$work/log" "$work/served" | grep -c 'sealed (TLS_')" -ge 2 ] &&
+[ -s "$work/sealed" ] && ! options_on "$work/sealed" && ! names_on "$work/sealed"
+result $? "with a key nothing that the two commands say is on the wire"
+meet "$work/right" "$work/right" "$work/right" control && [ "$(cat "$work/log" "$work/served" | grep -c 'sealed (TLS_')" -ge 2 ] &&
     grep -q 'control connections are sealed, data are not' "$work/served"
 result $? "where one end has ENCRYPT=control data are sealed"
-meet "$work/right" "$work/other"
+meet "$work/right" "$work/other" ""
 [ $? -gt 0 ] && cat "$work/log" "$work/served" | grep -q 'the listener refuses this end: it has another key' &&
     cat "$work/log" "$work/served" | grep -q 'was refused: it has another key'
 result $? "another key is refused at both ends, with the reason"
-meet "$work/right" ""
+meet "$work/right" "" ""
 [ $? -gt 0 ] && grep -q "the peer's listener has a key .*, and this process has none" "$work/log" &&
     grep -q "this process has a key .*, and the peer's listener has none" "$work/served"
 result $? "a client without a key is refused at both ends, with the reason"
-meet "" "$work/right"
+meet "" "$work/right" ""
 [ $? -gt 0 ] && grep -q "this process has a key .*, and the peer's listener has none" "$work/log" &&
     grep -q "the peer's listener has a key .*, and this process has none" "$work/served"
 result $? "a server without a key is refused at both ends, with the reason"

@@ -50,6 +50,11 @@ tests_topo_test_stat_hosts_SOURCES = tests/topo/test_stat_hosts.cc tests/topo/st
 tests_topo_test_stat_hosts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_stat_hosts_LDADD = libpvntopotest.la libpvntopotool.la libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_stat_key
+tests_topo_test_stat_key_SOURCES = tests/topo/test_stat_key.cc tests/support/key_file.h tests/topo/stat_saved.h
+tests_topo_test_stat_key_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_stat_key_LDADD = libpvntopotest.la libpvntopotool.la libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/topo/test_check_hosts
 tests_topo_test_check_hosts_SOURCES = tests/topo/test_check_hosts.cc
 tests_topo_test_check_hosts_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -27,6 +27,7 @@
 
 struct server {
     const struct pvn_perf_opts *o;
+    struct pvn_boot_key key; /* its key may be NULL */
     struct pvn_boot_accept accept;
     pid_t run; /* the process of a client's run; 0: none */
     double began, stop_at;
@@ -47,8 +48,9 @@ static void say(const struct server *s, const char *what, const char *more)
 
 /* Without an address on all of them, by one IPv6 socket that takes IPv4 as well where there is
  * IPv6. */
-static int open_listener(const struct pvn_perf_opts *o)
+static int open_listener(const struct server *s)
 {
+    const struct pvn_perf_opts *o = s->o;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *ai = NULL;
     int port_n = o->peer_port ? o->peer_port : PVN_SERVE_PORT, fd = -EADDRNOTAVAIL, rc;
     char port[16];
@@ -73,9 +75,9 @@ static int open_listener(const struct pvn_perf_opts *o)
         return -1;
     }
     if (!o->quiet) {
-        printf(
-            "waiting for pvn-perf p2p HOST on %s port %d; unauthenticated, for private networks\n",
-            o->peer[0] ? o->peer : "all addresses", port_n);
+        printf("waiting for pvn-perf p2p HOST on %s port %d; %s%s\n",
+               o->peer[0] ? o->peer : "all addresses", port_n,
+               s->key.key ? "with a key, " : "unauthenticated, for private networks", s->key.text);
         fflush(stdout);
     }
     return fd;
@@ -91,15 +93,18 @@ static const char *outcome(int status)
                                             : "failed, see above or the client";
 }
 
-static _Noreturn void run_client(struct server *s, struct pvn_perf_opts *o, int fd)
+static _Noreturn void run_client(struct server *s, struct pvn_perf_opts *o, struct pvn_boot_line l)
 {
     struct pvn_boot boot;
     int status = PVN_PERF_OK;
+    char why[256];
 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     pvn_boot_accept_close(&s->accept);
-    if (pvn_serve_boot(&boot, 1, fd, o->timeout))
+    if (pvn_serve_boot(&boot, 1, &l, o->timeout, why, sizeof(why))) {
+        fprintf(stderr, "pvn-perf: %s\n", why);
         _exit(PVN_PERF_FAILED);
+    }
     boot.stop = &pvn_stop_flag;
     for (int k = 0; k < o->repeat && status == PVN_PERF_OK; k++) {
         for (int i = 0; i < o->nplugins && status == PVN_PERF_OK; i++) {
@@ -109,6 +114,7 @@ static _Noreturn void run_client(struct server *s, struct pvn_perf_opts *o, int 
         }
     }
     fflush(NULL);
+    pvn_boot_close(&boot);
     _exit(status);
 }
 
@@ -130,10 +136,11 @@ static void start(struct server *s, struct pvn_boot_newcomer *n, struct pvn_perf
     fflush(NULL); /* or the child would print it again */
     s->run = fork();
     if (s->run == 0) {
-        int fd = n->fd;
+        struct pvn_boot_line l = {n->fd, n->seal};
 
         n->fd = -1;
-        run_client(s, o, fd);
+        n->seal = NULL;
+        run_client(s, o, l);
     }
     if (s->run < 0) {
         say(s, s->who, strerror(errno));
@@ -156,40 +163,103 @@ static void prepare(const struct server *s, struct pvn_perf_opts *o)
     o->quiet = 1;
 }
 
+static bool send_answer(const struct server *s, const struct pvn_boot_newcomer *n,
+                        struct pvn_serve_answer *a)
+{
+    struct pvn_boot_line l = {n->fd, n->seal};
+    size_t len = 0;
+    char *out;
+    bool sent;
+
+    /* Who has not proved the key is not given names. */
+    snprintf(a->host, sizeof(a->host), "the server");
+    if (!s->key.key || n->sealed)
+        gethostname(a->host, sizeof(a->host) - 1);
+    snprintf(a->version, sizeof(a->version), "%s", pvn_version());
+    out = pvn_serve_write_answer(a, &len);
+    sent = out && pvn_boot_line_send(&l, out, len, pvn_now_s() + 0.2) == 0;
+    free(out);
+    return sent;
+}
+
+static void say_refused(const struct server *s, const struct pvn_boot_newcomer *n,
+                        const char *client, const char *reason)
+{
+    char from[96], who[sizeof(s->who)];
+
+    pvn_boot_peer(n->fd, true, from, sizeof(from));
+    snprintf(who, sizeof(who), "%s%s%.140s%s: refused", from, client ? " (" : "",
+             client ? client : "", client ? ")" : "");
+    say(s, who, reason);
+}
+
+/* A connection that has proved nothing. True: that is all that concerns it for now. */
+static bool let_in(struct server *s, struct pvn_boot_newcomer *n)
+{
+    struct pvn_serve_answer a = {.ok = 1};
+    struct pvn_seal *seal = NULL;
+    struct pvn_boot_knock knock;
+    bool knocks = pvn_serve_read_knock(n->text + sizeof(struct pvn_serve_head),
+                                       n->got - sizeof(struct pvn_serve_head), &knock) == 1;
+
+    if (!s->key.key && !knocks)
+        return false;
+    if (!s->key.key)
+        snprintf(a.reason, sizeof(a.reason),
+                 "the client has a key, the server has none: set " PVN_BOOT_NO_KEY);
+    else if (!knocks)
+        snprintf(a.reason, sizeof(a.reason),
+                 "the client has no key, the server has one (%s): set " PVN_BOOT_NO_KEY
+                 ", and have a pvn-perf that knows it on both hosts",
+                 s->key.text);
+    else if (!pvn_boot_knock_proves(&s->key, &knock))
+        snprintf(a.reason, sizeof(a.reason),
+                 "the client has another key than the server (%s): " PVN_BOOT_OTHER, s->key.text);
+    a.ok = a.reason[0] == '\0';
+    if (send_answer(s, n, &a) && a.ok)
+        seal = pvn_boot_key_seal(&s->key, &knock, n->fd, true, a.reason, sizeof(a.reason));
+    if (seal)
+        pvn_boot_accept_seal(n, seal, s->key.timeout);
+    else
+        say_refused(s, n, NULL, a.reason[0] ? a.reason : "it has closed the connection");
+    return true;
+}
+
+static void unproved(void *arg, const struct pvn_boot_newcomer *n, const struct pvn_err *err)
+{
+    say_refused(arg, n, NULL, err->reason[0]);
+}
+
 static void answer(void *arg, struct pvn_boot_newcomer *n)
 {
     struct server *s = arg;
     struct pvn_perf_opts *o = malloc(sizeof(*o));
     struct pvn_serve_answer a = {0};
-    char client[200] = "?", from[96], who[sizeof(s->who)], *out;
-    size_t len;
+    char client[200] = "?", from[96], who[sizeof(s->who)];
     bool sent;
 
-    if (!o)
+    pvn_serve_tune(n->fd);
+    if (!o || (!n->sealed && let_in(s, n))) {
+        free(o);
         return;
+    }
     *o = *s->o;
-    gethostname(a.host, sizeof(a.host) - 1);
-    snprintf(a.version, sizeof(a.version), "%s", pvn_version());
     a.ok = pvn_serve_read_request(n->text + sizeof(struct pvn_serve_head),
                                   n->got - sizeof(struct pvn_serve_head), o, client, sizeof(client),
                                   a.reason, sizeof(a.reason)) == 0;
-    pvn_boot_peer(n->fd, true, from, sizeof(from));
-    snprintf(who, sizeof(who), "%s (%.150s)", from, client);
     if (a.ok && s->run) {
         a.ok = 0;
         snprintf(a.reason, sizeof(a.reason), "busy for %.0f s with %.200s: try again later",
                  pvn_now_s() - s->began, s->who);
     }
-    out = pvn_serve_write_answer(&a, &len);
-    pvn_serve_tune(n->fd);
-    sent = out && pvn_boot_send(n->fd, out, len, pvn_now_s() + 0.2, NULL) == 0;
-    free(out);
+    sent = send_answer(s, n, &a);
     if (sent && a.ok) {
+        pvn_boot_peer(n->fd, true, from, sizeof(from));
+        snprintf(who, sizeof(who), "%s (%.150s)", from, client);
         prepare(s, o);
         start(s, n, o, who);
     } else if (!a.ok) {
-        snprintf(who, sizeof(who), "%s (%.140s): refused", from, client);
-        say(s, who, a.reason);
+        say_refused(s, n, client, a.reason);
     }
     free(o);
 }
@@ -246,13 +316,21 @@ static long request_length(void *arg, const struct pvn_boot_newcomer *n)
 int pvn_serve(const struct pvn_perf_opts *o)
 {
     static struct server s; /* outlives a fork's use of it */
+    char why[PVN_ERR_TEXT_LEN];
     int served = 0;
 
-    s = (struct server){
-        .o = o,
-        .accept = {.max = MAX_PENDING, .length = request_length, .enter = answer, .arg = &s}};
+    s = (struct server){.o = o,
+                        .accept = {.max = MAX_PENDING,
+                                   .length = request_length,
+                                   .enter = answer,
+                                   .unproved = unproved,
+                                   .arg = &s}};
+    if (pvn_boot_key_load(&s.key, PVN_SERVE_LABEL, why, sizeof(why)) < 0) {
+        fprintf(stderr, "pvn-perf: %s\n", why);
+        return PVN_PERF_FAILED;
+    }
     pvn_stop_catch();
-    s.accept.lfd = open_listener(o);
+    s.accept.lfd = open_listener(&s);
     if (s.accept.lfd < 0)
         return PVN_PERF_FAILED;
     pvn_boot_accept_init(&s.accept);
@@ -265,6 +343,7 @@ int pvn_serve(const struct pvn_perf_opts *o)
         served |= before && !s.run;
     }
     pvn_boot_accept_close(&s.accept);
+    pvn_boot_key_free(&s.key);
     if (pvn_stop_flag)
         return PVN_PERF_INTERRUPTED + pvn_stop_flag;
     return s.status == PVN_PERF_INTERRUPTED ? PVN_PERF_INTERRUPTED + SIGTERM : s.status;

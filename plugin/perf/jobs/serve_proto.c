@@ -18,6 +18,7 @@
 #include "perf/patterns/p2p_flow.h"
 
 #define MAGIC 0x70767366u
+#define KNOCK "key" /* the only option of a knock */
 
 enum type { INT, REAL };
 
@@ -121,6 +122,44 @@ char *pvn_serve_write_request(const struct pvn_perf_opts *o, size_t *len)
     json_object_set_new(j, "version", json_string(pvn_version()));
     json_object_set_new(j, "options", options);
     return frame(j, len);
+}
+
+char *pvn_serve_write_knock(const struct pvn_boot_knock *k, size_t *len)
+{
+    const uint8_t *bytes = (const uint8_t *)k;
+    char hex[2 * sizeof(*k) + 1];
+
+    /* Nothing else: it goes out in the clear. */
+    for (size_t i = 0; i < sizeof(*k); i++)
+        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+    return frame(json_pack("{ss s{ss}}", "version", pvn_version(), "options", KNOCK, hex), len);
+}
+
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c ? strchr(digits, c) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+int pvn_serve_read_knock(const char *text, size_t len, struct pvn_boot_knock *k)
+{
+    json_t *j = json_loadb(text, len, 0, NULL);
+    const json_t *v = json_object_get(json_object_get(j, "options"), KNOCK);
+    const char *hex = json_string_value(v);
+    uint8_t *bytes = (uint8_t *)k;
+    int good = hex && json_string_length(v) == 2 * sizeof(*k);
+
+    for (size_t i = 0; good && i < sizeof(*k); i++) {
+        int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
+
+        good = high >= 0 && low >= 0;
+        if (good)
+            bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    json_decref(j);
+    return good;
 }
 
 char *pvn_serve_write_answer(const struct pvn_serve_answer *a, size_t *len)

@@ -5,12 +5,15 @@
  * client sends its options as a request, the server answers that it runs them, or why not. Each is a header of
  * three numbers in network order and JSON of at most PVN_SERVE_TEXT_MAX bytes, and nothing in it is
  * believed before it was checked. Afterwards the connection is that of two ranks (tools/boot.h), the
- * client rank 0. Versions of pvn-perf may differ as long as PVN_SERVE_WIRE is the same.
+ * client rank 0. With a key (tools/boot_key.h) the client sends a knock first, the server answers that, and the rest is
+ * sealed. A knock has the form of a request, so that a server of a release without keys refuses it by the name of an option
+ * that it does not know. Versions of pvn-perf may differ as long as PVN_SERVE_WIRE is the same.
  */
 #ifndef PVN_PERF_SERVE_PROTO_H
 #define PVN_PERF_SERVE_PROTO_H
 
 #include "perf/options/opts.h"
+#include "tools/boot_key.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,7 +40,11 @@ int pvn_serve_check_head(const struct pvn_serve_head *h, uint32_t *len, char *wh
 
 /* The header and the JSON after it, malloc'ed, *len bytes; NULL: out of memory. */
 char *pvn_serve_write_request(const struct pvn_perf_opts *o, size_t *len);
+char *pvn_serve_write_knock(const struct pvn_boot_knock *k, size_t *len);
 char *pvn_serve_write_answer(const struct pvn_serve_answer *a, size_t *len);
+
+/* 1 and *k: a knock; 0: something else. */
+int pvn_serve_read_knock(const char *text, size_t len, struct pvn_boot_knock *k);
 
 /*
  * Fills what a client decides into *o, which has the server's own options; who, of 160 bytes or

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "plugin/base/clock.h"
+#include "plugin/base/err.h"
 #include "plugin/base/param.h"
 #include "plugin/base/version.h"
 #include "plugin/tools/boot_tcp.h"
@@ -202,8 +203,9 @@ bool stat_meet(struct tool *t, int *status)
 {
     struct pvn_launch_env le;
     struct stat_list list = {0};
+    struct pvn_boot_key key;
     struct pvn_boot b;
-    char why[512], sysfs[PVN_PARAM_STR_LEN];
+    char why[PVN_ERR_TEXT_LEN], sysfs[PVN_PARAM_STR_LEN];
     json_t *adapters;
     if (find_place(&le) != 0)
         return false;
@@ -219,7 +221,12 @@ bool stat_meet(struct tool *t, int *status)
                                    .release = pvn_version(),
                                    .see = "MASTER_ADDR, --timeout, or use --hosts",
                                    .partial = true};
-    if (pvn_boot_tcp_meet(&b, &meeting, why, sizeof(why)) < 0) {
+    int rc = pvn_boot_key_load(&key, "pvn-topo stat", why, sizeof(why));
+    meeting.key = key.key ? &key : NULL;
+    if (rc >= 0)
+        rc = pvn_boot_tcp_meet(&b, &meeting, why, sizeof(why));
+    pvn_boot_key_free(&key);
+    if (rc < 0) {
         tool_error("%s: what this host has is shown", why);
         return false;
     }
@@ -231,7 +238,7 @@ bool stat_meet(struct tool *t, int *status)
     if (le.rank == 0) {
         *status = show_all(t, &b, &list, adapters);
     } else {
-        int rc = send_own(t, &b, &list, adapters);
+        rc = send_own(t, &b, &list, adapters);
         if (rc < 0)
             tool_error("rank %d could not send to rank 0 at %s: %s: look at rank 0's output",
                        le.rank, le.master, strerror(-rc));
