@@ -36,6 +36,13 @@ enum pvn_stat_phase {
     PVN_STAT_CLOSED
 };
 
+/* How much of a comm is sealed with the job's key. */
+enum pvn_stat_sealed {
+    PVN_STAT_SEALED_NONE = 0, /* also written by releases without keys */
+    PVN_STAT_SEALED_CONTROL,  /* the control connection */
+    PVN_STAT_SEALED_DATA      /* and the data */
+};
+
 /* Alike in every version, so that a reader of another one can still say whose file it is. */
 struct pvn_stat_ident {
     char magic[8]; /* stored last: a file without it is not complete */
@@ -107,7 +114,7 @@ struct pvn_stat_row {
     uint32_t phase;  /* enum pvn_stat_phase */
     uint32_t sender; /* 1 sends, 0 receives */
     uint32_t peer_pid;
-    uint32_t unused;
+    uint32_t sealed;            /* enum pvn_stat_sealed */
     uint64_t born_ns, state_ns; /* the comm; its present state */
     uint64_t ended_ns;          /* closed; the phase stays FAILED for one that had failed */
     struct pvn_stat_counts n;

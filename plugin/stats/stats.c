@@ -439,6 +439,12 @@ void pvn_stat_lanes(struct pvn_stat *s, const char *lanes)
     publish(s, ALL_END);
 }
 
+void pvn_stat_seal(struct pvn_stat *s, enum pvn_stat_sealed sealed)
+{
+    if (mine(s))
+        s->now.sealed = sealed;
+}
+
 struct pvn_live *pvn_stat_live(struct pvn_stat *s)
 {
     return mine(s) ? &s->row->live : NULL;

@@ -47,6 +47,8 @@ void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const cha
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
                     const char *text);
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes);
+/* Written with the next of the others. */
+void pvn_stat_seal(struct pvn_stat *s, enum pvn_stat_sealed sealed);
 /* The row's live counters, which are 0 at first, for one thread to write, which need not be the row's; NULL:
  * there is no row. Until pvn_stat_end. */
 struct pvn_live *pvn_stat_live(struct pvn_stat *s);

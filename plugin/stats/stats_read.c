@@ -70,6 +70,8 @@ static void clean_row(struct pvn_stat_row *r)
     CLEAN(r->peer_addr);
     CLEAN(r->lanes);
     CLEAN(r->text);
+    if (r->sealed > PVN_STAT_SEALED_DATA)
+        r->sealed = PVN_STAT_SEALED_NONE;
 }
 
 static uint64_t later(uint64_t a, uint64_t b)

@@ -163,6 +163,26 @@ meet "" "$work/right" ""
     grep -q "the peer's listener has a key .*, and this process has none" "$work/served"
 result $? "a server without a key is refused at both ends, with the reason"
 
+# seen_as SEALED ENCRYPT: what pvn-topo stat says of the connections of two processes that run
+seen_as() {
+    local pid said=0 i
+    mkdir -p "$work/stats"
+    NCCL_PVRDMA_STATS_DIR=$work/stats NCCL_PVRDMA_ENCRYPT=$2 "$perf" p2p --sizes 8 --latency --time 600 >"$work/log" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 1200; i++)); do
+        NCCL_PVRDMA_STATS_DIR=$work/stats "$build/topo/pvn-topo" --json stat >"$work/served" 2>&1
+        said=$(grep -c "\"sealed\": \"$1\"" "$work/served")
+        [ "$said" -ge 4 ] && break
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    [ "$said" -ge 4 ] && [ "$(grep -c '"sealed": "' "$work/served")" = "$said" ]
+}
+seen_as control control && seen_as data auto && seen_as data all
+result $? "the statistics say of each connection what is sealed"
+
 transfer --abi 4 >"$work/log" 2>&1
 [ $? -gt 0 ] && grep -q 'needs version 5 of NCCL.s interface' "$work/log"
 result $? "version 4 of NCCL's interface is refused with a key"

@@ -64,6 +64,40 @@ class StatKey : public StatJob
     std::string printed;
 };
 
+// A process whose job has a key, itself and saved, as text and as JSON.
+TEST_F(StatKey, AColumnSaysWhatIsSealed)
+{
+    auto stat = [&](const std::string &args) {
+        return run_tool(dir.path, args, "NCCL_PVRDMA_STATS_DIR='" + dir.path + "/stats'").out;
+    };
+    pvn_stat *comm[3];
+
+    for (auto &c : comm)
+        c = pvn_stat_new(PVN_STAT_SETUP, true, "eth0");
+    pvn_stat_state(comm[0], PVN_STAT_UP, "UP", "");
+    EXPECT_EQ(std::string::npos, stat("stat").find("sealed")) << "no key";
+    EXPECT_SAYS(stat("--json stat"), "\"sealed\": \"none\"");
+    pvn_stat_seal(comm[1], PVN_STAT_SEALED_CONTROL);
+    pvn_stat_seal(comm[2], PVN_STAT_SEALED_DATA);
+    for (pvn_stat *c : {comm[1], comm[2]})
+        pvn_stat_state(c, PVN_STAT_UP, "UP", "");
+    std::ofstream(dir.path + "/saved") << stat("--json stat");
+    for (const char *of : {"stat", "stat saved"}) {
+        std::string text = squeeze(stat(of));
+        EXPECT_SAYS(text, "comm dir via sealed device state messages");
+        EXPECT_SAYS(text, "1 send none eth0 UP");
+        EXPECT_SAYS(text, "2 send control eth0 UP");
+        EXPECT_SAYS(text, "3 send data eth0 UP");
+    }
+    // A file of an older release has no such field.
+    std::ofstream(dir.path + "/old")
+        << "{\"kind\": \"stat\", \"processes\": [" << process(1, {{true, 2, 0}}) << "]}";
+    EXPECT_SAYS(stat("stat old"), "comm dir    via      device");
+    EXPECT_SAYS(stat("--json stat old"), "\"sealed\": \"none\"");
+    for (pvn_stat *c : comm)
+        pvn_stat_end(c);
+}
+
 #ifdef HAVE_OPENSSL
 
 TEST_F(StatKey, CopiesWithTheKeyMeet)

@@ -58,8 +58,9 @@ enum stat_trouble {
 double stat_stalled(const struct pvn_stats *f, const struct pvn_stat_row *r);
 
 enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_row *r);
-const char *stat_trouble_name(enum stat_trouble t); /* "stalled", ... */
-bool stat_is_comm(const struct pvn_stat_row *r);    /* not a listener */
+const char *stat_trouble_name(enum stat_trouble t);         /* "stalled", ... */
+const char *stat_sealed_name(const struct pvn_stat_row *r); /* "none", "control", "data" */
+bool stat_is_comm(const struct pvn_stat_row *r);            /* not a listener */
 const char *stat_life_name(const struct pvn_stats *f);
 /* True if it ran in another network namespace of this host, whose interfaces have the names of others; never for one
  * of a document, whose namespaces may be those of another host. */

@@ -71,6 +71,8 @@ static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
     json_object_set_new(o, "peer_pid", r->peer_pid ? number(r->peer_pid) : json_null());
     json_object_set_new(o, "peer_address", text_or_null(r->peer_addr));
     json_object_set_new(o, "lanes", text_or_null(r->lanes));
+    json_object_set_new(o, "sealed",
+                        stat_is_comm(r) ? json_string(stat_sealed_name(r)) : json_null());
     json_object_set_new(o, "born_s_ago", age(f, r->born_ns));
     json_object_set_new(o, "in_state_s", age(f, r->state_ns));
     json_object_set_new(o, "moved_s_ago", age(f, r->n.moved_ns));

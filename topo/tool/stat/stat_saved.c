@@ -88,6 +88,9 @@ static void take_comm(const json_t *o, struct pvn_stat_row *r)
                : is_text(o, "kind", "listener") ? PVN_STAT_LISTEN
                : is_text(o, "state", "UP")      ? PVN_STAT_UP
                                                 : PVN_STAT_SETUP;
+    for (r->sealed = PVN_STAT_SEALED_DATA; r->sealed != PVN_STAT_SEALED_NONE; r->sealed--)
+        if (is_text(o, "sealed", stat_sealed_name(r)))
+            break;
     r->peer_pid = (uint32_t)number(o, "peer_pid");
     r->born_ns = stamp(o, "born_s_ago");
     r->state_ns = stamp(o, "in_state_s");

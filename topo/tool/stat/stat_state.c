@@ -46,6 +46,12 @@ enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_
                : STAT_FINE;
 }
 
+const char *stat_sealed_name(const struct pvn_stat_row *r)
+{
+    static const char *const names[] = {"none", "control", "data"};
+    return names[r->sealed];
+}
+
 const char *stat_trouble_name(enum stat_trouble t)
 {
     static const char *const names[] = {"fine", "stalled", "failed", "lost"};

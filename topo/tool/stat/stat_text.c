@@ -94,17 +94,30 @@ static void process(const struct tool *t, const struct pvn_stats *f)
                 h->untracked, h->id.max_rows);
 }
 
-static void row(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r)
+/* A process whose job has a key has a column more. */
+static bool has_key(const struct pvn_stats *f)
+{
+    for (int i = 0; i < f->nrows; i++)
+        if (f->row[i].sealed != PVN_STAT_SEALED_NONE)
+            return true;
+    return false;
+}
+
+static void row(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r,
+                bool key)
 {
     char bytes[32], moved[32], called[32], via[24], peer[240];
     const char *state = r->ended_ns && r->phase != PVN_STAT_FAILED ? "closed" : r->state;
     enum stat_trouble trouble = stat_trouble(f, r);
     pvn_via_text(pvn_via_of_lanes(r->lanes), via, sizeof(via));
-    fprintf(t->out, "%5llu %-6s %-8s %-11s %s%-8s%s", (unsigned long long)r->id,
+    fprintf(t->out, "%5llu %-6s %-8s ", (unsigned long long)r->id,
             !stat_is_comm(r) ? "listen"
             : r->sender      ? "send"
                              : "recv",
-            via, r->device, trouble != STAT_FINE ? t->red : "", state,
+            via);
+    if (key)
+        fprintf(t->out, "%-8s ", stat_is_comm(r) ? stat_sealed_name(r) : "-");
+    fprintf(t->out, "%-11s %s%-8s%s", r->device, trouble != STAT_FINE ? t->red : "", state,
             trouble != STAT_FINE ? t->off : "");
     fprintf(t->out, "%12llu %11s %5llu %8s %9s  %s%s\n", (unsigned long long)r->n.msgs,
             amount(r->n.bytes, bytes, sizeof(bytes)), (unsigned long long)r->n.open,
@@ -228,7 +241,7 @@ static void lane_changes(const struct tool *t, const struct pvn_stats *f,
 
 static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
 {
-    bool headed = false;
+    bool headed = false, key = has_key(f);
     for (int i = 0; i < f->nrows; i++) {
         const struct pvn_stat_row *r = &f->row[i];
         enum stat_trouble trouble = stat_trouble(f, r);
@@ -236,11 +249,11 @@ static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
         if (trouble == STAT_FINE && !t->all && (r->ended_ns || strcmp(r->state, "LISTEN") == 0))
             continue;
         if (!headed)
-            fprintf(t->out, "%s%5s %-6s %-8s %-11s %-8s%12s %11s %5s %8s %9s  %s%s\n", t->dim,
-                    "comm", "dir", "via", "device", "state", "messages", "bytes", "open", "moved",
-                    "last call", "peer", t->off);
+            fprintf(t->out, "%s%5s %-6s %-8s %-*s%-11s %-8s%12s %11s %5s %8s %9s  %s%s\n", t->dim,
+                    "comm", "dir", "via", key ? 9 : 0, key ? "sealed" : "", "device", "state",
+                    "messages", "bytes", "open", "moved", "last call", "peer", t->off);
         headed = true;
-        row(t, f, r);
+        row(t, f, r, key);
         reason(t, f, r);
         lane_changes(t, f, r);
         if (t->all)
