@@ -55,6 +55,11 @@ tests_topo_test_stat_key_SOURCES = tests/topo/test_stat_key.cc tests/support/key
 tests_topo_test_stat_key_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_stat_key_LDADD = libpvntopotest.la libpvntopotool.la libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_check_key
+tests_topo_test_check_key_SOURCES = tests/topo/test_check_key.cc tests/support/key_file.h
+tests_topo_test_check_key_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_check_key_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
 PVN_TESTS += tests/topo/test_check_hosts
 tests_topo_test_check_hosts_SOURCES = tests/topo/test_check_hosts.cc
 tests_topo_test_check_hosts_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -32,7 +32,7 @@ topo_pvn_topo_SOURCES += topo/tool/show/diff.c topo/tool/show/dot.c topo/tool/sh
     topo/tool/show/gather.c topo/tool/show/matrix.c topo/tool/show/merge.c topo/tool/show/missing.c \
     topo/tool/show/pairs.c topo/tool/show/params.c topo/tool/show/show.h
 topo_pvn_topo_SOURCES += topo/tool/check/check.c topo/tool/check/check.h topo/tool/check/compare.c topo/tool/check/compare.h \
-    topo/tool/check/compare_show.c topo/tool/check/facts.c topo/tool/check/facts.h topo/tool/check/lint.c \
+    topo/tool/check/compare_show.c topo/tool/check/facts.c topo/tool/check/facts.h topo/tool/check/key_file.c topo/tool/check/key_file.h topo/tool/check/lint.c \
     topo/tool/check/nccl_conf.c topo/tool/check/plugin_place.c topo/tool/check/plugin_place.h
 topo_pvn_topo_CFLAGS = $(AM_CFLAGS) $(PVN_PIE_CFLAGS)
 topo_pvn_topo_LDFLAGS = $(AM_LDFLAGS) $(PVN_LDFLAGS) $(PVN_PIE_LDFLAGS)

@@ -17,6 +17,7 @@
 #include "plugin/base/nccl_vars.h"
 #include "topo/tool/base/json.h"
 #include "topo/tool/check/check.h"
+#include "topo/tool/check/key_file.h"
 #include "topo/tool/check/plugin_place.h"
 #include "topo/tool/load/load.h"
 #include "topo/tool/show/show.h"
@@ -382,6 +383,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
         err = tool_check_down(t, &checks);
     if (err == 0 && t->topo->live)
         err = check_plugins(t, &checks);
+    if (err == 0 && t->topo->live)
+        err = tool_check_key(t, &checks);
     if (err == 0)
         err = tool_check_counters(t, &checks);
     if (err < 0) {

@@ -35,6 +35,8 @@ static const struct {
      "LimitMEMLOCK=infinity in the unit, on all hosts"},
     {"plugin", "version of the plugin", "install the same plugin on all hosts"},
     {"plugin-sha256", "plugin's file", "install the same build on all hosts"},
+    {"key", "the job's key",
+     "the same file of NCCL_PVRDMA_KEY_FILE on all hosts, which its owner alone may read"},
     {"environment", "environment of the processes", "set NCCL's variables for all ranks alike"},
     {"shell", "environment of the shell", "set NCCL's variables alike in the profiles"},
     {"nccl.conf", "NCCL's configuration files",

@@ -17,6 +17,7 @@
 
 #include "plugin/tools/sha256.h"
 #include "topo/tool/base/json.h"
+#include "topo/tool/check/key_file.h"
 #include "topo/tool/stat/stat_look.h"
 
 /* value NULL: could not be read. */
@@ -361,6 +362,22 @@ static bool read_process(json_t *all, unsigned long long pid, uid_t *user)
     return read;
 }
 
+/* The job's key, of which length and label alone are shown. */
+static void add_key(const struct tool *t, json_t *facts, json_t *all, uid_t user)
+{
+    const char *path = json_string_value(json_object_get(all, "NCCL_PVRDMA_KEY_FILE"));
+    const char *library = json_string_value(json_object_get(all, "NCCL_PVRDMA_SSL_LIB"));
+    char text[512];
+    /* One of NCCL's configuration files may set it. */
+    if (!path && !t->ignore_env)
+        path = getenv("NCCL_PVRDMA_KEY_FILE");
+    if (path && path[0] && strcmp(path, "(empty)") != 0)
+        add_fact(facts, "key", "",
+                 strncmp(path, "differs ", 8) == 0
+                     ? path
+                     : tool_key_text(path, library, user, text, sizeof(text)));
+}
+
 /* The environment of the plugin's processes that run here, else that of this shell. */
 static void add_environment(const struct tool *t, json_t *facts)
 {
@@ -380,6 +397,7 @@ static void add_environment(const struct tool *t, json_t *facts)
             add_variable(all, *e);
     json_object_foreach(all, name, value)
         add_fact(facts, seen ? "environment" : "shell", name, json_string_value(value));
+    add_key(t, facts, all, user);
     name = json_string_value(json_object_get(all, "NCCL_CONF_FILE"));
     facts_nccl_conf(facts, all, name && strcmp(name, "(empty)") != 0 ? name : NULL, user);
     json_decref(all);
