@@ -12,8 +12,8 @@ with open(os.path.join(os.path.dirname(__file__), "nccl-variables.txt"), encodin
 MISSPELT = ["NCCL_PVRDMA_TRANSPROT"]
 
 # Options of other programs that pages name.
-OTHERS = """--accelerator --cap-add --check-build --device --export --gpus --help --ipc --nproc_per_node --nnodes
---bcast --from-file --jobid --no_python --ntasks-per-node --overlap --gpus-per-node --cpus-per-task --network --nodes --prefix --privileged --rdzv_backend --rdzv_endpoint --shm-size
+OTHERS = """--accelerator --bcast --cap-add --check-build --device --export --from-file --gpus --help --ipc --nproc_per_node --nnodes
+--jobid --no_python --ntasks-per-node --overlap --gpus-per-node --cpus-per-task --network --nodes --prefix --privileged --rdzv_backend --rdzv_endpoint --shm-size
 --ulimit --version --variant --warnings""".split()
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]*[a-z]")

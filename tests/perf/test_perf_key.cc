@@ -39,7 +39,7 @@ int Socket(int port, bool listens)
 }
 
 // Until somebody listens there.
-int Dial(int port)
+[[maybe_unused]] int Dial(int port)
 {
     for (Deadline wait; wait.left(); usleep(20000)) {
         int fd = Socket(port, false);
@@ -51,7 +51,7 @@ int Dial(int port)
     return -1;
 }
 
-std::string Host()
+[[maybe_unused]] std::string Host()
 {
     char name[64] = "";
 
