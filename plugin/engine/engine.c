@@ -88,6 +88,7 @@ void eng_use_lanes(struct pvn_engine *e)
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
+        cfg->lanes[i]->moves_kick = !(cfg->lanes[i]->caps & PVN_LANE_SETS_KICK_DUE);
         cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
         cfg->lanes[i]->over = eng_is_over;
         cfg->lanes[i]->ops->join(cfg->lanes[i], cfg->lanes, cfg->nlanes);

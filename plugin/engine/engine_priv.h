@@ -305,7 +305,7 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
 /* To be called after a post to a lane or an event of it. */
 static inline void eng_moved(struct pvn_lane *l)
 {
-    l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
+    l->kick_due |= l->moves_kick;
 }
 
 /* True if the watched words show that a poll would be empty; it is left out then. */

@@ -321,6 +321,7 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
+    bool moves_kick;             /* the lane has no PVN_LANE_SETS_KICK_DUE; the engine's to set */
     struct pvn_lane_watch watch; /* the lane's to fill in; empty in a lane that has no such words */
     size_t
         short_max; /* bytes; the first lane's: messages up to this size keep to it; 0: none does */
