@@ -145,8 +145,10 @@ __attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void 
     return 0;
 }
 
-static inline int isend(struct pvn_comm *c, const void *data, size_t size, int tag,
-                        const struct pvn_comm_mr *mr, void **request)
+/* A message that has passed the other checks. Apart from these, so that the call of a healthy comm ends in a jump
+ * to it. */
+__attribute__((noinline)) static int isend(struct pvn_comm *c, const void *data, size_t size,
+                                           int tag, const struct pvn_comm_mr *mr, void **request)
 {
     struct pvn_req *req;
     int rc;
@@ -158,10 +160,8 @@ static inline int isend(struct pvn_comm *c, const void *data, size_t size, int t
     return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
 }
 
-__attribute__((noinline)) static int isend_checked(struct pvn_comm *c, const void *data,
-                                                   size_t size, int tag,
-                                                   const struct pvn_comm_mr *mr, void *handle,
-                                                   void **request)
+static int isend_checked(struct pvn_comm *c, const void *data, size_t size, int tag,
+                         const struct pvn_comm_mr *mr, void *handle, void **request)
 {
     int rc = isend_ready(c, data, size, mr, handle);
 
@@ -172,19 +172,30 @@ __attribute__((noinline)) static int isend_checked(struct pvn_comm *c, const voi
     return isend(c, data, size, tag, mr, request);
 }
 
+/* The checks that a healthy comm and a message with bytes and a registration need not pass come first. */
+__attribute__((noinline)) static int isend_in_turn(struct pvn_comm *c, const void *data,
+                                                   size_t size, int tag,
+                                                   const struct pvn_comm_mr *mr, void *handle,
+                                                   void **request)
+{
+    int rc;
+
+    if (c->magic != COMM_MAGIC || !c->help)
+        return isend_checked(c, data, size, tag, mr, handle, request);
+    if (!comm_help_take(c->help))
+        return PVN_RESULT_SUCCESS;
+    rc = isend_checked(c, data, size, tag, mr, handle, request);
+    comm_help_give(c->help);
+    return rc;
+}
+
 int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
                    const struct pvn_comm_mr *mr, void *handle, void **request)
 {
     *request = NULL;
     if (__builtin_expect(is_ours(&c->sends) && mr && mr->comm == c && data, 1))
         return isend(c, data, size, tag, mr, request);
-    if (c->magic != COMM_MAGIC || !c->help)
-        return isend_checked(c, data, size, tag, mr, handle, request);
-    if (!comm_help_take(c->help))
-        return PVN_RESULT_SUCCESS;
-    int rc = isend_checked(c, data, size, tag, mr, handle, request);
-    comm_help_give(c->help);
-    return rc;
+    return isend_in_turn(c, data, size, tag, mr, handle, request);
 }
 
 /* As isend_ready(). */
@@ -300,12 +311,31 @@ static inline int size_of(size_t size)
     return size > INT_MAX ? INT_MAX : (int)size;
 }
 
+/* The sizes of a receive of several buffers but the first one's. */
+__attribute__((noinline)) static int more_sizes(const struct pvn_req *req, int *sizes)
+{
+    for (int i = 1; i < req->sizes; i++)
+        sizes[i] = size_of(eng_size(req, i));
+    return PVN_RESULT_SUCCESS;
+}
+
+/* Gives a request that is done back, which stays as it is until the next irecv. The caller's array has room for as many
+ * sizes as the request has buffers. */
+static inline int finish(struct pvn_req *req, int *done, int *sizes)
+{
+    *done = 1;
+    eng_finish(req);
+    if (!sizes)
+        return PVN_RESULT_SUCCESS;
+    sizes[0] = size_of(eng_size(req, 0));
+    return __builtin_expect(req->sizes > 1, 0) ? more_sizes(req, sizes) : PVN_RESULT_SUCCESS;
+}
+
 /* A test that is not to end at once. */
 __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *req, int *done,
                                           int *sizes)
 {
-    size_t wide[PVN_MAX_RECVS];
-    int n = 0, rc;
+    int rc;
 
     *done = 0;
     if (!is_ours(&c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
@@ -314,22 +344,14 @@ __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *re
      * its peer's end, too. */
     if (c->attend_in < 0)
         comm_attend(c);
-    rc = eng_test(req, &n, wide);
-    if (__builtin_expect(rc != 0, 0))
-        return result(c, test_failed(req, rc));
-    if (n == 0)
-        return PVN_RESULT_SUCCESS;
-    *done = 1;
-    if (!sizes)
-        return PVN_RESULT_SUCCESS;
-    /* The caller's array has room for as many as the request has buffers. */
-    sizes[0] = size_of(wide[0]);
-    while (__builtin_expect(--n > 0, 0))
-        sizes[n] = size_of(wide[n]);
-    return PVN_RESULT_SUCCESS;
+    rc = eng_progress_for(req);
+    if (eng_is_done(req))
+        return finish(req, done, sizes);
+    return rc ? result(c, test_failed(req, rc)) : PVN_RESULT_SUCCESS;
 }
 
-static int test_in_turn(struct pvn_comm *c, struct pvn_req *req, int *done, int *sizes)
+__attribute__((noinline)) static int test_in_turn(struct pvn_comm *c, struct pvn_req *req,
+                                                  int *done, int *sizes)
 {
     int rc;
 
@@ -353,13 +375,8 @@ int pvn_comm_test(void *request, int *done, int *sizes)
             *done = 0;
             return PVN_RESULT_SUCCESS;
         }
-        if (eng_is_done(req)) {
-            size_t size = eng_finish(req);
-            *done = 1;
-            if (sizes)
-                *sizes = size_of(size);
-            return PVN_RESULT_SUCCESS;
-        }
+        if (eng_is_done(req))
+            return finish(req, done, sizes);
     }
     return c->help ? test_in_turn(c, req, done, sizes) : test(c, req, done, sizes);
 }

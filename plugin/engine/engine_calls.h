@@ -41,6 +41,13 @@ static inline int eng_kick(struct pvn_engine *e)
     return due ? eng_kick_all(e) : 0;
 }
 
+/* The message with the next number. gcc takes an address of known alignment as one value; that of an element of the
+ * array it computes again for each of the fields, in 20 instructions. */
+static inline struct send_msg *eng_next_msg(struct sender *tx)
+{
+    return __builtin_assume_aligned(&tx->msg[tx->next % MSG_RING], _Alignof(struct send_msg));
+}
+
 static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
                             const struct pvn_mr *mr, struct pvn_req **req)
 {
@@ -48,12 +55,18 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     *req = NULL;
     if (__builtin_expect(e->state != ENG_RUNS || !tx || size >> MAX_TOTAL_LOG2, 0))
         return eng_send_refused(e);
-    struct send_msg *m = &tx->msg[tx->next % MSG_RING];
+    struct send_msg *m = eng_next_msg(tx);
     if (__builtin_expect(m->req.state != REQ_FREE, 0))
         return m->req.state == REQ_KEPT ? pvn_engine_progress(e) : 0;
+    /* Before it is known whether it has a slot, so that none of the arguments outlives a call of the lane. */
+    m->w.f.total = m->req.size = size;
+    m->w.f.len = (uint32_t)size;
+    m->w.f.tag = tag;
+    m->w.src = data;
+    m->w.mr = mr;
     if (e->needs_cts) {
         bool waits = __builtin_expect(tx->unassigned > 0, 0) && eng_is_behind(e, tag);
-        int rc = waits ? 0 : eng_take_slot(e, m, size, tag);
+        int rc = waits ? 0 : eng_take_slot(e, m);
         if (__builtin_expect(rc != 1, 0))
             return rc ? rc : eng_no_slot_yet(e);
     } else {
@@ -61,18 +74,12 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     }
     m->w.cookie = pvn_id(tx->next);
     eng_set(&tx->next, tx->next + 1);
-    m->w.f.total = size;
-    m->w.f.len = (uint32_t)size;
-    m->w.f.tag = tag;
-    m->w.src = data;
-    m->w.mr = mr;
-    m->w.kept = __builtin_expect(tx->keeper != NULL, 0) && eng_may_keep(e, size, mr);
-    m->req.size = size;
+    m->w.kept = __builtin_expect(tx->keeper != NULL, 0) && eng_may_keep(e, m->req.size, m->w.mr);
     m->count = 1;
     m->next = 0;
     eng_req_open(e, &m->req);
-    int rc = __builtin_expect(size > e->chunk || e->unposted, 0) ? eng_post_cut(e, m)
-                                                                 : eng_post_whole(e, m);
+    int rc = __builtin_expect(m->req.size > e->chunk || e->unposted, 0) ? eng_post_cut(e, m)
+                                                                        : eng_post_whole(e, m);
     if (__builtin_expect(rc == 0 && (e->cfg.lanes[0]->kick_due || e->cfg.nlanes > 1), 0))
         rc = eng_kick(e);
     if (__builtin_expect(rc < 0, 0))
@@ -86,10 +93,10 @@ static inline int eng_irecv(struct pvn_engine *e, int n, void *const *data, cons
 {
     struct receiver *rx = e->rx;
     *req = NULL;
-    if (__builtin_expect(e->state == ENG_FAILED || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
-        return eng_recv_refused(e);
+    if (__builtin_expect(e->state != ENG_RUNS || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
+        return eng_recv_refused(e, n);
     struct recv_group *g = rx->free;
-    if (__builtin_expect(!g || e->state == ENG_PAUSED || rx->ring[rx->next_slot % SLOT_RING], 0))
+    if (__builtin_expect(!g || rx->ring[rx->next_slot % SLOT_RING], 0))
         return 0;
     eng_open_entry(g, 0, data[0], sizes[0], tags[0], mrs ? mrs[0] : NULL);
     if (__builtin_expect(n > 1, 0))
@@ -109,44 +116,33 @@ static inline bool eng_is_still(const struct pvn_req *req)
     return req->state == REQ_OPEN && eng_watch_is_still(req->e->watch);
 }
 
-/* True if a request is done and has one size. */
 static inline bool eng_is_done(const struct pvn_req *req)
 {
-    return req->state == REQ_DONE && req->sizes == 1;
+    return req->state == REQ_DONE;
 }
 
-/* Frees a request that is done and returns its first size. */
-static inline size_t eng_finish(struct pvn_req *req)
+/* Bytes of buffer i of a request that is done, which has req->sizes of them: one for each buffer of a receive, one
+ * for a send, a 0 for a flush. */
+static inline size_t eng_size(const struct pvn_req *req, int i)
+{
+    return i == 0 ? req->size : ((const struct recv_group *)req)->ent[i].total;
+}
+
+/* Frees a request that is done. */
+static inline void eng_finish(struct pvn_req *req)
 {
     req->state = req->after;
     if (req->kind == REQ_RECV)
         eng_free_group((struct recv_group *)req);
-    return req->size;
 }
 
-/*
- * Moves the comm along unless the request has completed. *done: 0, or the number of the completed
- * request's sizes, which are in sizes unless that is NULL: one for each buffer of a receive, one
- * for a send, a 0 for a flush. The request is free then.
- */
-static inline int eng_test(struct pvn_req *req, int *done, size_t *sizes)
+/* Moves the comm along unless the request has completed. One that completed before the comm failed is done all the
+ * same. */
+static inline int eng_progress_for(struct pvn_req *req)
 {
-    *done = 0;
-    /* A request that completed before the comm failed is reported as completed. */
-    if (req->state != REQ_DONE) {
-        if (__builtin_expect(req->state != REQ_OPEN, 0))
-            return -EINVAL;
-        int rc = pvn_engine_progress(req->e);
-        if (req->state != REQ_DONE)
-            return rc;
-    }
-    for (int i = 1; sizes && i < req->sizes; i++)
-        sizes[i] = ((struct recv_group *)req)->ent[i].total;
-    *done = req->sizes;
-    size_t size = eng_finish(req);
-    if (sizes)
-        sizes[0] = size;
-    return 0;
+    if (req->state == REQ_OPEN)
+        return pvn_engine_progress(req->e);
+    return eng_is_done(req) ? 0 : -EINVAL;
 }
 
 #endif

@@ -13,7 +13,7 @@ int eng_rx_post(struct pvn_engine *e); /* what lanes had no room for */
 /* irecv: fills in the buffers of a group behind the first; what it answers when nothing can be received. */
 void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t *sizes,
                    const int *tags, const struct pvn_mr *const *mrs);
-int eng_recv_refused(const struct pvn_engine *e);
+int eng_recv_refused(const struct pvn_engine *e, int n);
 /* The first lane has not taken a slot, rc says why. -EAGAIN: it will later, or the engine's error. */
 int eng_not_announced(struct pvn_engine *e, int rc);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
@@ -42,8 +42,10 @@ static inline int eng_announce(struct pvn_engine *e, struct recv_group *g)
         return eng_rx_post(e);
     }
     int rc = eng_announce_to_lane(e, g);
-    rx->unpublished = rc == -EAGAIN;
-    return rc == -EAGAIN ? 0 : rc;
+    if (__builtin_expect(rc != -EAGAIN, 1))
+        return rc;
+    rx->unpublished = 1;
+    return 0;
 }
 
 #endif

@@ -73,7 +73,7 @@ __attribute__((cold)) int eng_slot_failed(struct pvn_engine *e, int rc)
  * been announced for it yet. */
 static int assign(struct pvn_engine *e, struct send_msg *m)
 {
-    int rc = eng_take_slot(e, m, m->req.size, m->w.f.tag);
+    int rc = eng_take_slot(e, m);
     if (rc != 1)
         return rc ? rc : -EAGAIN;
     m->unassigned = false;

@@ -82,7 +82,7 @@ static inline int eng_request_slot(struct pvn_engine *e)
 }
 
 /* Gives a message the next buffer with its tag. 1, 0: none has been announced yet, or the engine's error. */
-static inline int eng_take_slot(struct pvn_engine *e, struct send_msg *m, size_t size, int tag)
+static inline int eng_take_slot(struct pvn_engine *e, struct send_msg *m)
 {
     struct sender *tx = e->tx;
     if (!tx->cts) {
@@ -90,11 +90,11 @@ static inline int eng_take_slot(struct pvn_engine *e, struct send_msg *m, size_t
         if (rc != 1)
             return rc;
     }
-    const struct pvn_cts_entry *to = eng_match_buffer(tx, tag);
+    const struct pvn_cts_entry *to = eng_match_buffer(tx, m->w.f.tag);
     if (__builtin_expect(!to, 0))
         return 0;
-    if (__builtin_expect(size > to->size, 0))
-        return eng_too_long(e, size, tag, to->size);
+    if (__builtin_expect(m->req.size > to->size, 0))
+        return eng_too_long(e, m->req.size, m->w.f.tag, to->size);
     int buf = (int)(to - tx->cts->e);
     m->w.f.seq = tx->slot_head;
     m->w.f.recv = (uint8_t)buf;

@@ -44,5 +44,14 @@ int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
     *done = 0;
     if (req->state == REQ_OPEN && is_still(req->e->watch) && has_more_to_do(req->e))
         return -ENOTRECOVERABLE;
-    return eng_is_still(req) ? 0 : eng_test(req, done, sizes);
+    if (eng_is_still(req))
+        return 0;
+    int rc = eng_progress_for(req);
+    if (!eng_is_done(req))
+        return rc;
+    *done = req->sizes;
+    for (int i = 0; sizes && i < req->sizes; i++)
+        sizes[i] = eng_size(req, i);
+    eng_finish(req);
+    return 0;
 }
