@@ -153,8 +153,10 @@ __attribute__((noinline)) static int isend(struct pvn_comm *c, const void *data,
     struct pvn_req *req;
     int rc;
 
-    if (mr && !covers(c, &mr->mr, data, size))
+    if (mr && !covers(c, &mr->mr, data, size)) {
+        *request = NULL;
         return result(c, refuse_range(c, "isend", &mr->mr, data, size));
+    }
     rc = eng_isend(c->engine, data, size, tag, mr ? &mr->mr : NULL, &req);
     *request = req;
     return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
@@ -180,6 +182,7 @@ __attribute__((noinline)) static int isend_in_turn(struct pvn_comm *c, const voi
 {
     int rc;
 
+    *request = NULL;
     if (c->magic != COMM_MAGIC || !c->help)
         return isend_checked(c, data, size, tag, mr, handle, request);
     if (!comm_help_take(c->help))
@@ -192,7 +195,6 @@ __attribute__((noinline)) static int isend_in_turn(struct pvn_comm *c, const voi
 int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
                    const struct pvn_comm_mr *mr, void *handle, void **request)
 {
-    *request = NULL;
     if (__builtin_expect(is_ours(&c->sends) && mr && mr->comm == c && data, 1))
         return isend(c, data, size, tag, mr, request);
     return isend_in_turn(c, data, size, tag, mr, handle, request);

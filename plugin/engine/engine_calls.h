@@ -6,7 +6,7 @@
  *
  * All return 0 or a negative errno (then pvn_engine_err says why). *req is NULL with 0 when the call must
  * be repeated later (no free request, no clear-to-send yet). Buffers belong to the caller and stay until
- * the request completes. mr may be NULL where no lane needs a registration.
+ * the request completes. mr may be NULL where no lane needs a registration. n: 1 to PVN_MAX_RECVS.
  */
 #ifndef PVN_ENGINE_ENGINE_CALLS_H
 #define PVN_ENGINE_ENGINE_CALLS_H
@@ -74,7 +74,8 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     }
     m->w.cookie = pvn_id(tx->next);
     eng_set(&tx->next, tx->next + 1);
-    m->w.kept = __builtin_expect(tx->keeper != NULL, 0) && eng_may_keep(e, m->req.size, m->w.mr);
+    if (__builtin_expect(tx->keeper != NULL, 0))
+        m->w.kept = eng_may_keep(e, m->req.size, m->w.mr);
     m->count = 1;
     m->next = 0;
     eng_req_open(e, &m->req);
@@ -93,8 +94,8 @@ static inline int eng_irecv(struct pvn_engine *e, int n, void *const *data, cons
 {
     struct receiver *rx = e->rx;
     *req = NULL;
-    if (__builtin_expect(e->state != ENG_RUNS || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
-        return eng_recv_refused(e, n);
+    if (__builtin_expect(e->state != ENG_RUNS || !rx, 0))
+        return eng_recv_refused(e);
     struct recv_group *g = rx->free;
     if (__builtin_expect(!g || rx->ring[rx->next_slot % SLOT_RING], 0))
         return 0;

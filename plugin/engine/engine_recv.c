@@ -14,11 +14,9 @@ void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t 
         eng_open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);
 }
 
-__attribute__((cold)) int eng_recv_refused(const struct pvn_engine *e, int n)
+__attribute__((cold)) int eng_recv_refused(const struct pvn_engine *e)
 {
-    if (e->state == ENG_FAILED)
-        return e->err.code;
-    return !e->rx || n < 1 || n > PVN_MAX_RECVS ? -EINVAL : 0;
+    return e->state == ENG_FAILED ? e->err.code : !e->rx ? -EINVAL : 0;
 }
 
 __attribute__((cold)) int eng_not_announced(struct pvn_engine *e, int rc)

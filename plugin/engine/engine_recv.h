@@ -13,7 +13,7 @@ int eng_rx_post(struct pvn_engine *e); /* what lanes had no room for */
 /* irecv: fills in the buffers of a group behind the first; what it answers when nothing can be received. */
 void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t *sizes,
                    const int *tags, const struct pvn_mr *const *mrs);
-int eng_recv_refused(const struct pvn_engine *e, int n);
+int eng_recv_refused(const struct pvn_engine *e);
 /* The first lane has not taken a slot, rc says why. -EAGAIN: it will later, or the engine's error. */
 int eng_not_announced(struct pvn_engine *e, int rc);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
