@@ -20,13 +20,13 @@
 /* ---- sender ---- */
 
 /* The size goes first, so that it is there when the immediate arrives on the same queue pair. */
-static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
+static void put_size(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w)
 {
     size_t at = (w->f.seq % PVN_SLOT_SPAN) * PVN_MAX_RECVS + w->f.recv;
     /* The device may still be reading it for an earlier chunk, which says the same. */
     __atomic_store_n(&r->totals[at], htole64(w->f.total), __ATOMIC_RELAXED);
     struct ibv_send_wr *size =
-        rdma_wr(r, k, &r->totals[at], sizeof(uint64_t), r->mem_mr->lkey,
+        rdma_wr(q, &r->totals[at], sizeof(uint64_t), r->mem_mr->lkey,
                 r->peer.mem_addr + MEM_TOTALS + at * sizeof(uint64_t), r->peer.mem_rkey);
     if (r->cfg.max_inline >= sizeof(uint64_t))
         size->send_flags |= IBV_SEND_INLINE;
@@ -37,49 +37,50 @@ static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
  * the second half of the queue pair's records. */
 static_assert(RECORD_RING * sizeof(uint32_t) <= RECORD_RING / 2 * sizeof(struct record),
               "there is room for the counts of a queue pair");
-static uint32_t *staged_count(const struct rdma_lane *r, int k)
+static uint32_t *staged_count(const struct rdma_lane *r, ptrdiff_t k, uint32_t posted)
 {
-    uint32_t *first = (uint32_t *)&r->record[(size_t)k * RECORD_RING + RECORD_RING / 2];
-    return &first[r->qp[k].posted % RECORD_RING];
+    uint32_t *first = (uint32_t *)&r->record[k * RECORD_RING + RECORD_RING / 2];
+    return &first[posted % RECORD_RING];
 }
 
-static void put_count(struct rdma_lane *r, int k, uint32_t slots)
+static void put_count(struct rdma_lane *r, struct rqp *q, uint32_t slots)
 {
-    struct rqp *q = &r->qp[k];
-    uint32_t *count = staged_count(r, k);
+    ptrdiff_t k = q - r->qp;
+    uint32_t *count = staged_count(r, k, q->posted);
     *count = htole32((uint32_t)q->longs + 1);
     struct ibv_send_wr *wr =
-        rdma_wr(r, k, count, sizeof(*count), r->mem_mr->lkey,
+        rdma_wr(q, count, sizeof(*count), r->mem_mr->lkey,
                 r->peer.mem_addr + MEM_COUNTS + (size_t)k * sizeof(*count), r->peer.mem_rkey);
-    rdma_signal_data(q, wr, k, slots, q->posted + 1);
+    rdma_end_chunk(r, q, wr, slots);
     if (r->cfg.max_inline >= sizeof(*count))
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
 /* A message of one chunk is one request, and on a network one packet if it is short. */
-static inline __attribute__((always_inline)) void
-put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey, const bool counted)
+static inline __attribute__((always_inline)) void put_chunk(struct rdma_lane *r, struct rqp *q,
+                                                            const struct pvn_write *w,
+                                                            uint32_t lkey, const bool counted)
 {
     bool whole = w->f.len == w->f.total;
     if (!whole)
-        put_size(r, k, w);
+        put_size(r, q, w);
     struct ibv_send_wr *wr =
-        rdma_wr(r, k, w->src, w->f.len, lkey, w->to->addr + w->f.offset, w->to->rkey[r->l.idx]);
+        rdma_wr(q, w->src, w->f.len, lkey, w->to->addr + w->f.offset, w->to->rkey[r->l.idx]);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
     if (!counted)
-        rdma_signal_data(&r->qp[k], wr, k, whole ? 1 : PER_CHUNK, r->qp[k].posted + 1);
+        rdma_end_chunk(r, q, wr, whole ? 1 : PER_CHUNK);
     /* The processor copies inline data, so not from a GPU. */
     if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
         wr->send_flags |= IBV_SEND_INLINE;
     if (counted)
-        put_count(r, k, whole ? 2 : PER_COUNTED);
+        put_count(r, q, whole ? 2 : PER_COUNTED);
 }
 
-static inline void imm_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+static inline void imm_put_chunk(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w,
                                  uint32_t lkey)
 {
-    put_chunk(r, k, w, lkey, false);
+    put_chunk(r, q, w, lkey, false);
 }
 
 __attribute__((noinline)) static int post_long(struct rdma_lane *r, const struct pvn_write *w)
@@ -92,10 +93,10 @@ int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return rdma_post_write(l, w, post_long);
 }
 
-static inline void counted_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+static inline void counted_put_chunk(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w,
                                      uint32_t lkey)
 {
-    put_chunk(r, k, w, lkey, true);
+    put_chunk(r, q, w, lkey, true);
 }
 
 __attribute__((noinline)) static int post_counted(struct rdma_lane *r, const struct pvn_write *w)
@@ -150,7 +151,7 @@ static inline void arrived(struct rdma_lane *r, const struct rdma_done *recv, st
     q->seen++;
     q->longs++;
     q->recv_lack++;
-    rdma_seen(r, recv->qp);
+    rdma_seen(r, q);
     ev->kind = PVN_EV_ARRIVED;
     ev->id = imm_id(imm);
     ev->recv = imm_recv(imm);

@@ -70,9 +70,8 @@ static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, u
     if (i >= mem->count)
         i = mem->count - 1;
     struct ibv_mr *mr = mem->part[i].mr;
-    uintptr_t start = (uintptr_t)mr->addr;
-    return addr >= start && addr - start <= mr->length && len <= mr->length - (addr - start) ? mr
-                                                                                             : NULL;
+    uintptr_t at = addr - (uintptr_t)mr->addr;
+    return at <= mr->length && len <= mr->length - at ? mr : NULL;
 }
 
 /* Who registers memory for lanes of one device: it may keep a cache. Any thread. */

@@ -95,7 +95,7 @@ struct rdma_lane {
     uint64_t copies; /* CTS_COPIES where short messages are taken */
     /* bytes of a short message (l.short_max, for both ends must know them) that takes one line */
     uint32_t line_max;
-    uint32_t signal_every; /* of short messages' requests, or of chains', one has a completion */
+    uint32_t signal_every; /* slots of the send queue, of which the last one has a completion */
     /* when to poll the completion queue with nothing known to be in it, see rdma_time_to_poll */
     bool moved;           /* something has, or see posted_then */
     uint32_t posted_then; /* chunks that had been posted when last looked at */
@@ -205,15 +205,11 @@ static inline void rdma_watch(struct rdma_lane *r, const uint32_t *a, uint32_t s
     r->empty_polls += WATCH_POLLS;
 }
 
-/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain
- * or the send queue is full. len 0: a request without a piece. */
-static inline struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src,
-                                          uint32_t len, uint32_t lkey, uint64_t raddr,
-                                          uint32_t rkey)
+/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. The chain and the send queue have
+ * room for it. len 0: a request without a piece. */
+static inline struct ibv_send_wr *rdma_wr(struct rqp *q, const void *src, uint32_t len,
+                                          uint32_t lkey, uint64_t raddr, uint32_t rkey)
 {
-    struct rqp *q = &r->qp[qp];
-    if (q->nwr == CHAIN || q->slots == 0)
-        return NULL;
     struct ibv_send_wr *wr = &q->wr[q->nwr];
     struct ibv_sge *sge = &q->sge[q->nwr];
     sge->addr = (uintptr_t)src;
@@ -228,7 +224,6 @@ static inline struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const voi
     wr->wr.rdma.rkey = rkey;
     q->nwr++;
     q->slots--;
-    r->l.kick_due = true;
     return wr;
 }
 
@@ -238,16 +233,6 @@ static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t i
     wr->wr_id = id;
     wr->send_flags |= IBV_SEND_SIGNALED;
     q->signalled++;
-}
-
-/* Gives a sender's request a completion, which stands for all chunks up to `posted`,
- * and for its slots and those of all before that have none. */
-static inline void rdma_signal_data(struct rqp *q, struct ibv_send_wr *wr, int qp, uint32_t slots,
-                                    uint32_t posted)
-{
-    rdma_signal(q, wr, rdma_wr_id(WR_DATA, qp, q->unsignaled + slots));
-    q->signal_at[q->signals++ % SIGNALS] = posted;
-    q->unsignaled = 0;
 }
 
 /* True if the bytes are in the registration. */

@@ -19,11 +19,11 @@ int rdma_one_sided_open(struct rdma_lane *r)
 enum { LARGE_BYTES = 2 * 4096 }; /* two packets of the largest MTU */
 static_assert((int)LARGE_BYTES <= (int)SHORT_RING_BYTES, "they fit the ring of short messages");
 
-static uint32_t probe_large(struct rdma_lane *r, int k)
+static uint32_t probe_large(struct rdma_lane *r, struct rqp *q)
 {
     if (!r->cfg.large)
         return 0;
-    rdma_wr(r, k, r->mem + mem_short(r->cfg.qps), LARGE_BYTES, r->mem_mr->lkey,
+    rdma_wr(q, r->mem + mem_short(r->cfg.qps), LARGE_BYTES, r->mem_mr->lkey,
             r->peer.mem_addr + mem_short(r->peer.nqps), r->peer.mem_rkey);
     return 1;
 }
@@ -33,12 +33,13 @@ static uint32_t probe_large(struct rdma_lane *r, int k)
 int rdma_probe_by_write(struct rdma_lane *r, int k)
 {
     bool word = r->cfg.sender && k == 0;
-    uint32_t before = probe_large(r, k);
+    struct rqp *q = &r->qp[k];
+    uint32_t before = probe_large(r, q);
     if (word)
         *r->hello = htole64(1);
-    struct ibv_send_wr *wr = rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
+    struct ibv_send_wr *wr = rdma_wr(q, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
                                      r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
-    rdma_signal(&r->qp[k], wr, rdma_wr_id(WR_PLAIN, k, 1 + before));
+    rdma_signal(q, wr, rdma_wr_id(WR_PLAIN, k, 1 + before));
     return rdma_ring(r, k);
 }
 

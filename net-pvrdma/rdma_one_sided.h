@@ -14,6 +14,12 @@ static inline bool rdma_may_be_short(const struct rdma_lane *r, const struct pvn
            w->mr->gpu == 0;
 }
 
+/* True if room for one line has been taken without a closer look, and that is enough. */
+static inline bool rdma_short_takes_line(struct rdma_lane *r, uint32_t len)
+{
+    return __builtin_expect(len <= r->line_max && --r->qp[0].shorts.room >= 0, 1);
+}
+
 /* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
 static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
 {
@@ -23,15 +29,16 @@ static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint
     return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : rdma_not_registered(r, mem);
 }
 
-/* Posts a chunk that does not go as a short message. put_chunk, of the mode, adds its requests, most at most, to the queue pair's chain,
- * where there is room for them. */
+/* Posts a chunk that is not a short message, or one that needs a closer look. put_chunk, of the mode, adds its requests,
+ * most at most, to the queue pair's chain, where there is room for them. */
 static inline __attribute__((always_inline)) int rdma_post_chunk(
     struct rdma_lane *r, const struct pvn_write *w,
-    void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey),
+    void (*put_chunk)(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w, uint32_t lkey),
     const uint32_t most)
 {
     uint32_t lkey;
-    bool due = r->l.kick_due;
+    if (rdma_may_be_short(r, w) && rdma_short_take_room(r, w->f.len))
+        return rdma_post_short(r, w);
     int k = rdma_pick_qp(r, w->f.len);
     if (k < 0)
         return -EAGAIN;
@@ -47,27 +54,30 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
         if (rc < 0)
             return rc;
     }
-    put_chunk(r, k, w, lkey);
+    put_chunk(r, q, w, lkey);
     rdma_note(q, w->cookie, w->f.chunk);
     if (r->paths)
         rdma_path_posted(r, k, w->f.len);
     q->longs++;
     q->shorts.room = 0; /* to be counted again */
-    if (w->more)
+    if (w->more) {
+        r->l.kick_due = true;
         return 0;
-    /* Usually this message is all there is, and then nothing is left for a kick. */
-    r->l.kick_due = r->nqps > 1 && (due || w->f.chunk > 0);
+    }
+    /* Then nothing is left for a kick. */
+    if (r->nqps == 1)
+        r->l.kick_due = false;
     return rdma_ring_chain(r, q);
 }
 
-/* post_write of a mode: short messages are alike in all of them, post_long is the mode's. Apart, since
- * what a short message passes has no use for the registers that the other saves. */
+/* post_write of a mode: messages of one line are alike in all of them, post_long is the mode's. Apart, since
+ * what such a message passes has no use for the registers that the other saves. */
 static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
                                   int (*post_long)(struct rdma_lane *r, const struct pvn_write *w))
 {
     struct rdma_lane *r = rdma_of(l);
-    int rc = rdma_may_be_short(r, w) ? rdma_post_short(r, w) : 1;
-    return rc <= 0 ? rc : post_long(r, w);
+    return rdma_may_be_short(r, w) && rdma_short_takes_line(r, w->f.len) ? rdma_post_short(r, w)
+                                                                         : post_long(r, w);
 }
 
 /* rdma_one_sided.c: of struct rdma_mode */

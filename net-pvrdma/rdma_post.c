@@ -24,6 +24,13 @@ void rdma_chain_init(struct rqp *q)
     }
 }
 
+void rdma_signal_data(struct rdma_lane *r, struct rqp *q, struct ibv_send_wr *wr, uint32_t posted)
+{
+    rdma_signal(q, wr, rdma_wr_id(WR_DATA, (int)(q - r->qp), q->unsignaled));
+    q->signal_at[q->signals++ % SIGNALS] = posted;
+    q->unsignaled = 0;
+}
+
 int rdma_not_posted(struct rdma_lane *r, int rc)
 {
     return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");

@@ -12,6 +12,19 @@ struct rdma_recvs {
     struct rdma_done of[CQ_BATCH];
 };
 
+/* Gives a sender's request a completion, which stands for all chunks up to `posted`, and for the slots of all
+ * requests that have none. */
+void rdma_signal_data(struct rdma_lane *r, struct rqp *q, struct ibv_send_wr *wr, uint32_t posted);
+
+/* The last request of a sender's chunk, which has taken so many slots: it has a completion where enough slots
+ * would be without one. */
+static inline void rdma_end_chunk(struct rdma_lane *r, struct rqp *q, struct ibv_send_wr *wr,
+                                  uint32_t slots)
+{
+    q->unsignaled += slots;
+    rdma_signal_data(r, q, wr, q->posted + 1);
+}
+
 void rdma_chain_init(struct rqp *q);
 int rdma_ring_chain(struct rdma_lane *r, struct rqp *q); /* the doorbell, of a chain not empty */
 static inline int rdma_ring(struct rdma_lane *r, int qp)

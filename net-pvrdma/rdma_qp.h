@@ -72,10 +72,10 @@ struct rqp {
      * requests there have been, are known to have completed, and were taken from the queue. */
     uint32_t signal_at[SIGNALS];
     uint32_t signals, signals_known, signals_taken;
-    uint32_t plain;                   /* requests of WR_PLAIN that have completed */
-    uint32_t note[RECORD_RING];       /* rdma_note_make() of those not reported */
-    uint32_t records;                 /* of the chunks, written or taken */
-    const struct record *next_record; /* receiver: where the next one will be */
+    uint32_t plain;             /* requests of WR_PLAIN that have completed */
+    uint32_t note[RECORD_RING]; /* rdma_note_make() of those not reported */
+    uint32_t records;           /* of the chunks, written or taken */
+    struct record *next_record; /* where the next one will be */
     struct short_ring shorts;
     /* receiver */
     uint32_t seen;         /* records, short messages or completions taken */

@@ -7,13 +7,19 @@
 #include <endian.h>
 #include <errno.h>
 
+/* Both ends: goes on to the next record of the queue pair's ring. */
+static inline void next_record(struct rqp *q)
+{
+    q->next_record += ++q->records % RECORD_RING ? 1 : 1 - RECORD_RING;
+}
+
 /* ---- sender ---- */
 
-static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
+/* The rings of both ends have the same place in their memory. */
+static inline void put_record(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w)
 {
-    struct rqp *q = &r->qp[k];
-    size_t at = (size_t)k * RECORD_RING + q->records++ % RECORD_RING;
-    struct record *rec = &r->record[at];
+    struct record *rec = q->next_record;
+    next_record(q);
     /* The rest is zero from the start. */
     rec->total = htole64(w->f.total);
     rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
@@ -21,19 +27,19 @@ static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write
     rec->sum = htole32(record_sum(w->f.total, imm_make(w->f.seq, w->f.recv, w->f.chunk), w->f.len));
     rec->stamp = htole32(q->records);
     struct ibv_send_wr *wr =
-        rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
-                r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
-    rdma_signal_data(q, wr, k, w->f.len ? PER_CHUNK : 1, q->posted + 1);
+        rdma_wr(q, rec, sizeof(*rec), r->mem_mr->lkey,
+                r->peer.mem_addr + (uintptr_t)rec - (uintptr_t)r->mem, r->peer.mem_rkey);
+    rdma_end_chunk(r, q, wr, w->f.len ? PER_CHUNK : 1);
     if (r->cfg.max_inline >= sizeof(*rec))
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-static inline void record_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+static inline void record_put_chunk(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w,
                                     uint32_t lkey)
 {
     if (w->f.len)
-        rdma_wr(r, k, w->src, w->f.len, lkey, w->to->addr + w->f.offset, w->to->rkey[r->l.idx]);
-    put_record(r, k, w);
+        rdma_wr(q, w->src, w->f.len, lkey, w->to->addr + w->f.offset, w->to->rkey[r->l.idx]);
+    put_record(r, q, w);
 }
 
 __attribute__((noinline)) static int post_long(struct rdma_lane *r, const struct pvn_write *w)
@@ -48,33 +54,26 @@ int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
 
 /* ---- receiver ---- */
 
-static void set_next_record(struct rdma_lane *r, int k)
-{
-    struct rqp *q = &r->qp[k];
-    q->next_record = &r->record[(size_t)k * RECORD_RING + q->records % RECORD_RING];
-}
-
 static inline bool record_is_there(const struct rqp *q)
 {
     return __atomic_load_n(&q->next_record->stamp, __ATOMIC_ACQUIRE) == htole32(q->records + 1);
 }
 
-/* Takes what queue pair k has brought, at least one record. 0, or the lane is dead. */
-static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+/* Takes what a queue pair has brought, at least one record. 0, or the lane is dead. */
+static inline __attribute__((always_inline)) int read_records(struct rdma_lane *r, struct rqp *q,
+                                                              struct pvn_event *ev, int max, int *n)
 {
-    struct rqp *q = &r->qp[k];
     uint32_t before = q->seen;
     int rc = 0;
     do {
         const struct record *rec = q->next_record;
         if (__builtin_expect(!record_is_whole(rec), 0)) {
-            rc = rdma_partial(r, 1 + k, q->records, PARTIAL_RECORD);
+            rc = rdma_partial(r, 1 + (int)(q - r->qp), q->records, PARTIAL_RECORD);
             break;
         }
         q->longs++;
         q->seen++;
-        q->records++;
-        set_next_record(r, k);
+        next_record(q);
         uint32_t imm = le32toh(rec->imm);
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
@@ -87,7 +86,7 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
     } while (*n < max && record_is_there(q));
     if (q->seen != before) {
         rdma_started(r, ev[*n - 1].id);
-        rdma_seen(r, k);
+        rdma_seen(r, q);
     }
     return rc;
 }
@@ -95,9 +94,9 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
 /* A chunk that is not whole when the queue pair is gone never will be. */
 static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    for (int k = 0; k < r->nqps && *n < max; k++)
-        if (record_is_there(&r->qp[k]))
-            (void)read_records(r, k, ev, max, n);
+    for (struct rqp *q = r->qp; q < r->qp + r->nqps && *n < max; q++)
+        if (record_is_there(q))
+            (void)read_records(r, q, ev, max, n);
 }
 
 /* True if memory shows that a poll would find something. */
@@ -137,11 +136,11 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
                                                      int max)
 {
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
-    if (rc == 0)
+    if (rc == 0 && rdma_short_is_there(r))
         rc = rdma_read_shorts(r, ev, max, &n);
-    for (int k = 0; rc == 0 && k < r->nqps && n < max; k++)
-        if (record_is_there(&r->qp[k]))
-            rc = read_records(r, k, ev, max, &n);
+    for (struct rqp *q = r->qp, *end = q + r->nqps; rc == 0 && q < end && n < max; q++)
+        if (record_is_there(q))
+            rc = read_records(r, q, ev, max, &n);
     if (rc == 0 && n > flushed) {
         rdma_rx_took(r, n - flushed);
         rc = rdma_rx_reap_known(r);
@@ -161,7 +160,7 @@ int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 static int record_open(struct rdma_lane *r)
 {
     for (int k = 0; k < r->nqps; k++)
-        set_next_record(r, k);
+        r->qp[k].next_record = &r->record[(size_t)k * RECORD_RING];
     return rdma_one_sided_open(r);
 }
 

@@ -129,6 +129,8 @@ uint32_t rdma_rx_known(struct rdma_lane *r)
 
 int rdma_rx_reap_known(struct rdma_lane *r)
 {
+    if (r->outstanding < REAP_AT)
+        return 0;
     uint32_t known = rdma_rx_known(r);
     return known >= REAP_AT ? rdma_take(r, (int)known, NULL) : 0;
 }
@@ -277,7 +279,7 @@ __attribute__((noinline)) static void put_acks_of_others(struct rdma_lane *r)
             put_acks_of(r->joined[i], &r->ack[i]);
 }
 
-static struct ibv_send_wr *put_acks(struct rdma_lane *r)
+static inline struct ibv_send_wr *put_acks(struct rdma_lane *r)
 {
     put_acks_of(r, r->ack);
     if (r->njoined > 1)
@@ -308,7 +310,7 @@ void rdma_rx_join(struct rdma_lane *r)
 
 /* One chain: the waiting entries, in two pieces where the ring wraps, then the
  * acknowledgements. 1: with these, 0: without, negative: not at all. */
-static int publish(struct rdma_lane *r)
+__attribute__((noinline)) static int publish(struct rdma_lane *r)
 {
     int rc = make_room(r, ACKS + 1), n = 0;
     if (rc < 0)

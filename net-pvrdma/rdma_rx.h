@@ -25,11 +25,11 @@ static inline void rdma_started(struct rdma_lane *r, uint32_t id)
         rx->started += ahead + 1;
 }
 
-/* Receiver: chunks of queue pair k have come; see rdma_path.h. */
-static inline void rdma_seen(struct rdma_lane *r, int k)
+/* Receiver: chunks of a queue pair have come; see rdma_path.h. */
+static inline void rdma_seen(const struct rdma_lane *r, struct rqp *q)
 {
     if (r->nqps > 1)
-        r->qp[k].seen_ns = r->cfg.now();
+        q->seen_ns = r->cfg.now();
 }
 
 /* rdma_rx.c */

@@ -107,9 +107,9 @@ __attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct 
     return s->room;
 }
 
-/* True if a message of `len` bytes may go out; if so, its lines are no longer free. */
-static bool take_room(struct rdma_lane *r, struct rqp *q, uint32_t len)
+bool rdma_short_take_room(struct rdma_lane *r, uint32_t len)
 {
+    struct rqp *q = &r->qp[0];
     int32_t lines = (int32_t)short_lines(len);
     if (q->shorts.room < lines && count_room(r, q) < lines)
         return false;
@@ -121,7 +121,7 @@ static bool take_room(struct rdma_lane *r, struct rqp *q, uint32_t len)
 __attribute__((noinline)) static int post_signalled(struct rdma_lane *r, struct rqp *q)
 {
     struct ibv_send_wr wr = q->shorts.wr, *bad;
-    rdma_signal_data(q, &wr, (int)(q - r->qp), 0, q->posted);
+    rdma_signal_data(r, q, &wr, q->posted);
     r->outstanding += q->signalled;
     q->signalled = 0;
     int rc = ibv_post_send(q->qp, &wr, &bad);
@@ -148,50 +148,49 @@ static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_he
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
-static inline __attribute__((always_inline)) int post_one_line(struct rdma_lane *r, struct rqp *q,
-                                                               uint32_t imm, const void *src,
-                                                               uint32_t len, uint32_t cookie,
-                                                               const bool sum)
+static inline uint32_t short_imm(const struct pvn_write *w)
 {
-    struct short_head *h = q->shorts.next;
-    uint32_t lines = q->shorts.lines + 1, skip = short_skip(len);
-    q->shorts.lines = lines;
-    h->imm = htole32(imm);
-    h->bytes = htole16((uint16_t)len);
-    h->stamp = htole32(lines);
-    copy_few(h->data + skip, src, len);
-    if (sum)
-        h->sum = htole16(short_line_sum(h, len));
-    return post_lines(r, q, h, 1, sum ? short_sum_from(len) : skip, cookie);
+    return htole32(imm_make(w->f.seq, w->f.recv, 0));
 }
 
-__attribute__((noinline)) static int post_summed(struct rdma_lane *r, struct rqp *q, uint32_t imm,
-                                                 const void *src, uint32_t len, uint32_t cookie)
+static inline __attribute__((always_inline)) int
+post_one_line(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w, const bool sum)
 {
-    return post_one_line(r, q, imm, src, len, cookie, true);
+    struct short_head *h = q->shorts.next;
+    uint32_t lines = q->shorts.lines + 1, len = w->f.len, skip = short_skip(len);
+    q->shorts.lines = lines;
+    h->imm = short_imm(w);
+    h->bytes = htole16((uint16_t)len);
+    h->stamp = htole32(lines);
+    copy_few(h->data + skip, w->src, len);
+    if (sum)
+        h->sum = htole16(short_line_sum(h, len));
+    return post_lines(r, q, h, 1, sum ? short_sum_from(len) : skip, w->cookie);
+}
+
+__attribute__((noinline)) static int post_summed(struct rdma_lane *r, struct rqp *q,
+                                                 const struct pvn_write *w)
+{
+    return post_one_line(r, q, w, true);
 }
 
 /* Apart from what needs no sum, whose registers a branch in it would cost 30 instructions. */
 static inline __attribute__((always_inline)) int post_line(struct rdma_lane *r, struct rqp *q,
-                                                           uint32_t imm, const void *src,
-                                                           uint32_t len, uint32_t cookie)
+                                                           const struct pvn_write *w)
 {
-    if (r->sums)
-        return post_summed(r, q, imm, src, len, cookie);
-    return post_one_line(r, q, imm, src, len, cookie, false);
+    return r->sums ? post_summed(r, q, w) : post_one_line(r, q, w, false);
 }
 
-/* Room for it has been taken. */
-__attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q, uint32_t imm,
-                                              const uint8_t *src, uint32_t len, uint32_t cookie)
+__attribute__((noinline)) static int post_several_lines(struct rdma_lane *r, struct rqp *q,
+                                                        const struct pvn_write *w)
 {
-    if (len <= SHORT_HEAD_BYTES)
-        return post_line(r, q, imm, src, len, cookie);
+    const uint8_t *src = w->src;
+    uint32_t len = w->f.len;
     struct short_ring *s = &q->shorts;
     struct short_head *h = s->next;
     uint32_t stamp = htole32(s->lines + 1), lines = short_lines(len);
     s->lines += lines;
-    h->imm = htole32(imm);
+    h->imm = short_imm(w);
     h->bytes = htole16((uint16_t)len);
     h->stamp = stamp;
     memcpy(h->data, src, SHORT_HEAD_BYTES);
@@ -206,7 +205,7 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
     }
     h->sum = htole16(short_sum(h, lines));
     set_inline(r, s, lines);
-    int rc = post_lines(r, q, h, lines, 0, cookie);
+    int rc = post_lines(r, q, h, lines, 0, w->cookie);
     set_inline(r, s, 1);
     return rc;
 }
@@ -214,13 +213,8 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
 {
     struct rqp *q = &r->qp[0];
-    uint32_t len = w->f.len, imm = imm_make(w->f.seq, w->f.recv, 0);
-    if (__builtin_expect(len > r->line_max || --q->shorts.room < 0, 0)) {
-        if (!take_room(r, q, len))
-            return 1;
-        return post_any(r, q, imm, w->src, len, w->cookie);
-    }
-    return post_line(r, q, imm, w->src, len, w->cookie);
+    return __builtin_expect(w->f.len > SHORT_HEAD_BYTES, 0) ? post_several_lines(r, q, w)
+                                                            : post_line(r, q, w);
 }
 
 /* ---- receiver ---- */

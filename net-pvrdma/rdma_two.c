@@ -181,7 +181,8 @@ static int send_piece(struct rdma_lane *r, int k, enum piece_kind kind, const st
     if (len)
         memcpy(buf + sizeof(struct piece_head), src, len);
     uint32_t bytes = (uint32_t)sizeof(struct piece_head) + len;
-    struct ibv_send_wr *wr = rdma_wr(r, k, buf, bytes, t->mr->lkey, 0, 0);
+    struct ibv_send_wr *wr = rdma_wr(q, buf, bytes, t->mr->lkey, 0, 0);
+    r->l.kick_due = true;
     wr->opcode = IBV_WR_SEND;
     rdma_signal(q, wr, rdma_wr_id(WR_PLAIN, k, 1));
     q->posted++;
@@ -193,12 +194,12 @@ static int send_credits(struct rdma_lane *r, int k)
 {
     struct two_sided *t = r->two;
     struct two_qp *q = &t->q[k];
+    if (r->qp[k].slots == 0)
+        return rdma_dead(r, -ENOBUFS, "returning credits: its send queue is full");
     struct credit *c = (struct credit *)credit_at(t, k, q->returned);
     *c = (struct credit){.returned = htole32(q->posted - t->depth),
                          .stamp = htole32(q->returned + 1)};
-    struct ibv_send_wr *wr = rdma_wr(r, k, c, sizeof(*c), t->mr->lkey, 0, 0);
-    if (!wr)
-        return rdma_dead(r, -ENOBUFS, "returning credits: its send queue is full");
+    struct ibv_send_wr *wr = rdma_wr(&r->qp[k], c, sizeof(*c), t->mr->lkey, 0, 0);
     wr->opcode = IBV_WR_SEND;
     rdma_signal(&r->qp[k], wr, rdma_wr_id(WR_PLAIN, k, 1));
     q->returned++;

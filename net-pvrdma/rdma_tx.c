@@ -134,7 +134,8 @@ int rdma_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
     const struct cts_line *line = r->tx.line;
     if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole32((uint32_t)r->tx.next_cts + 1))
         return 0;
-    struct pvn_cts *c = &r->cts_seen[r->tx.next_cts % CTS_SLOTS];
+    /* One value for gcc, as eng_next_msg(). */
+    struct pvn_cts *c = __builtin_assume_aligned(&r->cts_seen[r->tx.next_cts % CTS_SLOTS], 8);
     int n = read_line(r, line, &c->e[0]);
     if (__builtin_expect(n != 1, 0)) {
         int rc = read_more_lines(r, c, n);
@@ -277,14 +278,14 @@ static bool may_lack_completion(const struct rqp *q)
 
 /* Posts an empty request with a completion behind the chunks that lack one. Where there is no slot for it,
  * earlier requests have completions, and these are taken. */
-static int post_signaled_empty(struct rdma_lane *r, int k)
+static int post_signaled_empty(struct rdma_lane *r, struct rqp *q)
 {
-    struct rqp *q = &r->qp[k];
-    struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
-    if (!wr)
+    if (q->slots == 0)
         return rdma_take_requests(r);
+    struct ibv_send_wr *wr = rdma_wr(q, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
     q->shorts.room = 0;
-    rdma_signal_data(q, wr, k, 1, q->posted);
+    q->unsignaled++;
+    rdma_signal_data(r, q, wr, q->posted);
     return rdma_ring_chain(r, q);
 }
 
@@ -316,7 +317,7 @@ static int tx_empty_poll(struct rdma_lane *r)
         return rc;
     for (int k = 0; rc == 0 && k < r->nqps; k++)
         if (may_lack_completion(&r->qp[k]))
-            rc = post_signaled_empty(r, k);
+            rc = post_signaled_empty(r, &r->qp[k]);
     /* Its completion is a round trip away. */
     r->moved = false;
     r->idle_wait_ns = r->cfg.idle_poll_ns / 16;

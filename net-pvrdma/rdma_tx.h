@@ -44,7 +44,9 @@ static inline int rdma_pick_qp(struct rdma_lane *r, uint32_t bytes)
 
 /* rdma_short.c */
 void rdma_short_open(struct rdma_lane *r); /* once the peer's offer is known and the mode agreed */
-/* 0, -EAGAIN, 1: not as a short message, or the lane is dead. */
+/* True if so many bytes may go out as a short message, whose lines are then no longer free. */
+bool rdma_short_take_room(struct rdma_lane *r, uint32_t len);
+/* Room for it has been taken. 0, or the lane is dead. */
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w);
 
 /* rdma_tx.c */

@@ -215,7 +215,8 @@ static inline uint16_t short_sum(const struct short_head *h, uint32_t lines)
 enum { SHORT_TWO_WORDS = 12 };
 static inline uint32_t short_sum_from(uint32_t bytes)
 {
-    return short_skip(bytes > SHORT_TWO_WORDS ? bytes : (uint32_t)SHORT_TWO_WORDS) & ~7u;
+    uint32_t skip = short_skip(bytes), two_words = short_skip(SHORT_TWO_WORDS);
+    return (skip < two_words ? skip : two_words) & ~7u;
 }
 static inline uint16_t short_line_sum(const struct short_head *h, uint32_t bytes)
 {
