@@ -22,7 +22,8 @@ static inline void rdma_end_chunk(struct rdma_lane *r, struct rqp *q, struct ibv
                                   uint32_t slots)
 {
     q->unsignaled += slots;
-    rdma_signal_data(r, q, wr, q->posted + 1);
+    if (__builtin_expect(q->unsignaled >= r->signal_every, 0))
+        rdma_signal_data(r, q, wr, q->posted + 1);
 }
 
 void rdma_chain_init(struct rqp *q);

@@ -59,8 +59,8 @@ uint32_t qpn_of(pvn_lane *l)
                                                                                         : 0;
 }
 
-// A short message's request, of which only the error has a completion, to a peer that is silent.
-TEST(RdmaFaults, AShortMessageFails)
+// A message's request, of which only the error has a completion, to a peer that is silent.
+void a_message_fails(size_t bytes)
 {
     for (bool costly : {true, false})
         for (int nth : {1, 2, 15, 16, 17}) {
@@ -68,7 +68,7 @@ TEST(RdmaFaults, AShortMessageFails)
             RdmaOptions o = shape(costly ? "pvrdma" : "roce", PVN_RDMA_RECORD, 1, 1 << 20, costly);
             o.idle_ns = 2000000;
             p.open(o);
-            uint8_t out[8] = {1, 2, 3}, in[32][8] = {};
+            uint8_t out[1000] = {1, 2, 3}, in[32][1000] = {};
             pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
             pvn_req *s[32] = {}, *r[32] = {};
             for (int i = 0; i < 32; i++)
@@ -78,7 +78,7 @@ TEST(RdmaFaults, AShortMessageFails)
                                      std::to_string(qpn_of(p.tx.lane)) +
                                      " op=WRITE nth=" + std::to_string(nth)));
             for (int i = 0; i < 20; i++) {
-                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, sizeof(out), 0, smr, &s[i])) << i;
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, bytes, 0, smr, &s[i])) << i;
                 ASSERT_NE(nullptr, s[i]) << i;
             }
             int done = 0, rc = 0;
@@ -91,6 +91,16 @@ TEST(RdmaFaults, AShortMessageFails)
                 << pvn_engine_err(p.tx.e)->reason[0];
             EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
         }
+}
+
+TEST(RdmaFaults, AShortMessageFails)
+{
+    a_message_fails(8);
+}
+
+TEST(RdmaFaults, ALongMessageFails)
+{
+    a_message_fails(1000);
 }
 
 // The send queue has no slot left for the signaled request that would report their fate.
