@@ -11,6 +11,7 @@
 #include "comm/comm_priv.h"
 
 #include "base/clock.h"
+#include "connect/link_back.h"
 
 /* Every comm that is driven, and when a thread last took the steps of its idle ones. A step may block
  * in a sick adapter, so it is taken without the lock: a comm that is in one stays in the list. */
@@ -19,9 +20,6 @@ static pthread_cond_t step_ended = PTHREAD_COND_INITIALIZER;
 static struct pvn_comm *all;
 static __thread uint64_t driven_ns;
 #define DRIVE_NS PVN_NS_PER_MS
-/* For how long a comm takes no new sends to switch to better lanes, and the pause after that. */
-#define DRAIN_NS       (100 * PVN_NS_PER_MS)
-#define DRAIN_PAUSE_NS PVN_NS_PER_S
 
 void comm_attend_join(struct pvn_comm *c)
 {
@@ -53,10 +51,6 @@ void comm_attend_after_fork(void)
     for (struct pvn_comm *c = all; c; c = c->lists.of_driven)
         c->lists.in_step = false;
     all = NULL;
-    comm_received_after_fork();
-    comm_failback_after_fork();
-    pvn_link_keep_after_fork();
-    comm_live_after_fork();
 }
 
 /* Nothing but the name of its thread may be read of another thread's comm. */
@@ -65,36 +59,19 @@ static bool is_idle(const struct pvn_comm *c)
     return !c->end.failed && (c->link.failover || pvn_engine_pending(c->engine) == 0);
 }
 
-/* A better connection is there: once the open sends have ended the comm switches to it. Their
- * receives may depend on messages that are still to be sent, so sends are held for a while only. */
+/* A better connection is there: once the open sends have ended the comm switches to it. */
 static void look_for_better(struct pvn_comm *c, uint64_t now)
 {
-    struct pvn_conn *conn;
+    struct pvn_conn *better;
 
-    bool drains = c->link.state == PVN_LINK_DRAINS;
-
-    if (!c->back.tries || !c->link.sender || (!drains && c->link.state != PVN_LINK_UP))
+    if (!c->link.back.tries)
         return;
-    if (!comm_failback_is_ready(c)) { /* or not any more */
-        comm_end_drain(c);
-        return;
-    }
-    if (pvn_engine_pending(c->engine) > 0) {
-        if (!drains && now >= c->back.drain_ns) {
-            pvn_link_note(&c->link, PVN_LINK_BETTER);
-            comm_check_calls(c);
-            c->back.drain_ns = now + DRAIN_NS;
-        } else if (drains && now >= c->back.drain_ns) {
-            comm_end_drain(c);
-            c->back.drain_ns = now + DRAIN_PAUSE_NS;
-        }
-        if (c->link.state == PVN_LINK_DRAINS)
-            c->attend_in = 0;
-        return;
-    }
-    conn = comm_failback_take(c);
-    if (conn)
-        comm_failover_switch(c, conn);
+    better = pvn_link_back_look(&c->link, pvn_engine_pending(c->engine) > 0, now);
+    comm_set_calls(c);
+    if (c->link.state == PVN_LINK_DRAINS)
+        c->attend_in = 0;
+    if (better)
+        comm_failover_switch(c, better);
 }
 
 /* Its lanes may have copies of messages that are done for the caller, and these may fail. */

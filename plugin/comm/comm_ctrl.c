@@ -42,8 +42,7 @@ void comm_ctrl_lost(struct pvn_comm *c)
 {
     char text[PVN_ERR_TEXT_LEN];
 
-    comm_end_drain(c);
-    pvn_link_note(&c->link, PVN_LINK_CTRL_LOST);
+    comm_note(c, PVN_LINK_CTRL_LOST);
     c->ctrl.moved_ns = pvn_now_ns();
     c->ctrl.moved_bytes = comm_bytes_moved(c);
     pvn_err_format(&c->link.ctrl_err, text, sizeof(text));

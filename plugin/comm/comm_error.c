@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -116,21 +115,6 @@ static void complete(const struct pvn_comm *c, struct pvn_err *err)
     pvn_conn_locate(c->link.conn, 0, err);
 }
 
-void comm_failover_end(struct pvn_comm *c)
-{
-    struct pvn_link_failover *f = c->link.failover;
-
-    if (!f)
-        return;
-    pthread_mutex_lock(&c->mem.lock);
-    comm_mr_detach_all(c, f->next);
-    c->link.failover = NULL;
-    pthread_mutex_unlock(&c->mem.lock);
-    pvn_conn_close(f->next, "the comm was closed during a failover");
-    pvn_presence_probe_end(&f->probe);
-    free(f);
-}
-
 static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
 {
     char text[PVN_ERR_TEXT_LEN];
@@ -138,14 +122,13 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     c->end.refused = false;
     if (c->end.failed)
         return c->end.err.code;
-    comm_check_calls(c);
     c->end.err = *err;
     if (c->end.err.code >= 0)
         c->end.err.code = -EIO;
     if (c->link.conn->state == PVN_CONN_UP)
         complete(c, &c->end.err);
     c->end.failed = true;
-    pvn_link_note(&c->link, PVN_LINK_END);
+    comm_note(c, PVN_LINK_END);
     /* For tests of open requests, which find a paused engine where a failover has been given up. */
     if (c->engine)
         pvn_engine_fail(c->engine, &c->end.err);
@@ -156,10 +139,8 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
         pvn_info(PVN_NET, "%s", text);
     if (c->engine)
         comm_publish_last(c);
-    comm_failover_end(c);
-    comm_failback_stop(c);
-    pvn_link_keep_adopt(&c->link); /* so that the peer hears of it */
-    pvn_link_keep_leave(&c->link);
+    comm_mr_detach_next(c);
+    pvn_link_end(&c->link);
     pvn_conn_fail(c->link.conn, &c->end.err);
     return c->end.err.code;
 }

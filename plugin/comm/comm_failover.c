@@ -18,7 +18,7 @@
  * The peer may wait for an end whose requests are all done, and which nobody calls: the last
  * acknowledgement may be what was lost. So whoever attends to one comm takes the steps of the idle
  * ones of the same thread, which is NCCL's proxy thread. While that thread sleeps, the plugin's
- * own (comm_failback.c) answers the sender's HELLO with the number of messages received. With
+ * own (comm_workers.c) answers the sender's HELLO with the number of messages received. With
  * FAILOVER a comm's data calls come from one thread for its life.
  */
 #include "config.h"
@@ -26,9 +26,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
+#include "connect/link_back.h"
 #include "connect/link_failover.h"
 #include "connect/retry.h"
 #include "base/log.h"
@@ -121,21 +121,17 @@ static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
 
 static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 {
-    struct pvn_link_failover *f = calloc(1, sizeof(*f));
-
-    if (!f)
+    if (!pvn_link_failover_begin(&c->link))
         return comm_fail(c, why);
-    f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
     pthread_mutex_lock(&c->mem.lock);
-    c->link.failover = f;
+    c->mem.waits = true;
     pthread_mutex_unlock(&c->mem.lock);
     /* It stands between the engine and the lanes' operations. */
     pvn_profile_free(c->profile);
     c->profile = NULL;
     comm_publish_last(c); /* with the last of these lanes' counters */
     pvn_engine_pause(c->engine, why);
-    pvn_link_note(&c->link, PVN_LINK_LOST);
-    comm_check_calls(c);
+    comm_set_calls(c);
     c->attend_in = 0;
     return 0;
 }
@@ -217,7 +213,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
         return c->end.err.code;
     c->link.failover->hung_up = hung_up;
     c->link.failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
-    comm_failback_lost(c);
+    pvn_link_back_lost(&c->link);
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
     pvn_conn_locate(c->link.conn, 0, &err);
     pvn_err_format(&err, text, sizeof(text));
@@ -419,44 +415,25 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     f->last = *why;
     if (f->next && f->next->goodbye)
         return peer_has_closed(c, f->next);
-    pthread_mutex_lock(&c->mem.lock);
-    comm_mr_detach_all(c, f->next);
-    pthread_mutex_unlock(&c->mem.lock);
+    comm_mr_detach_next(c);
     pvn_link_drop_next(&c->link);
-    comm_failback_stop(c);
-    if (!c->link.sender)
-        comm_failback_start(c);
     if (!refused)
         return -EAGAIN;
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
 }
 
-static int dial(struct pvn_comm *c)
-{
-    struct pvn_err err = PVN_ERR_INIT;
-    int rc = pvn_link_dial(&c->link, &err);
-    const struct pvn_conn *next = c->link.failover->next;
-
-    /* The peer's end has received everything and may not be called any more. */
-    if (next && next->hello_seen && next->theirs.received)
-        pvn_engine_acknowledge(c->engine, next->theirs.received);
-    return rc == 0 || rc == -EAGAIN ? rc : again(c, &err);
-}
-
 static int connect_step(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;
-    int rc = 0;
+    struct pvn_err err = PVN_ERR_INIT;
+    bool slots = c->link.sender || pvn_engine_may_use_slots(c->engine);
+    int rc = pvn_link_connect(&c->link, f->refuses || !slots, &err);
 
-    if (c->link.sender)
-        rc = dial(c);
-    else if (!(f->next = comm_failback_take(c)))
-        rc = pvn_listener_resumed(c->link.keeper, c->link.id,
-                                  f->refuses || !pvn_engine_may_use_slots(c->engine), &f->next);
+    /* The peer's end has received everything and may not be called any more. */
+    if (c->link.sender && f->next && f->next->hello_seen && f->next->theirs.received)
+        pvn_engine_acknowledge(c->engine, f->next->theirs.received);
     if (rc)
-        return rc;
-    if (!f->next)
-        return -EAGAIN;
+        return rc == -EAGAIN ? rc : again(c, &err);
     pvn_link_note(&c->link, PVN_LINK_CONNECTED);
     f->exchanged = true;
     return 0;
@@ -471,7 +448,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
     if (switched)
         pvn_warn("failback: %s %s %s: returned after %.3f s on worse lanes: %s",
                  c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who,
-                 (double)(now - c->back.slower_ns) / PVN_NS_PER_S, lanes);
+                 (double)(now - c->link.back.slower_ns) / PVN_NS_PER_S, lanes);
     else
         pvn_warn(
             "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
@@ -479,52 +456,26 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
             (double)(now - since_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
 }
 
-/* Looks if the lanes are as good as ever; if not, there will be attempts to come back. */
-static void settle_lanes(struct pvn_comm *c)
-{
-    struct pvn_paths *p = &c->link.paths;
-    int worth = pvn_conn_worth(c->link.conn);
-
-    comm_failback_stop(c);
-    p->best = worth > p->best ? worth : p->best;
-    comm_failback_start(c);
-    if (worth < p->best)
-        return;
-    if (c->back.slower_ns)
-        c->back.came_ns = pvn_now_ns();
-    c->back.slower_ns = 0;
-}
-
 /* The engine has gone on with the new lanes: so does the comm. */
 static int take_over(struct pvn_comm *c, bool resumed)
 {
-    struct pvn_link_failover *f = c->link.failover;
-    struct pvn_paths *p = &c->link.paths;
-    struct pvn_conn *old = c->link.conn;
+    const struct pvn_link_failover *f = c->link.failover;
+    uint64_t since_ns = f->since_ns;
+    bool switched = f->switches && f->attempts == 0 && c->link.back.slower_ns;
     struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_conn *old;
     int rc;
 
+    /* That the failover took its time is no reason to forget a stall. */
+    c->attended_ns = f->stepped_ns;
     pthread_mutex_lock(&c->mem.lock);
-    c->link.conn = f->next;
-    c->profile = pvn_profile_of(c->link.conn);
-    /* Attaches what was registered meanwhile. Under the same lock: a registration that still found a failover in
-     * progress would never be attached. */
-    rc = comm_mr_attach_all(c, c->link.conn, &err);
-    c->link.failover = NULL;
+    c->profile = pvn_profile_of(f->next);
+    /* Attaches what was registered meanwhile. Under the same lock: a registration that still waits for the next lanes
+     * would never be attached. */
+    rc = comm_mr_attach_all(c, f->next, &err);
+    old = pvn_link_take_over(&c->link, pvn_engine_delivered(c->engine));
+    c->mem.waits = false;
     pthread_mutex_unlock(&c->mem.lock);
-    p->used = f->path;
-    p->since_ns = pvn_now_ns();
-    p->messages = pvn_engine_delivered(c->engine);
-    c->attended_ns =
-        f->stepped_ns; /* that the failover took its time is no reason to forget a stall */
-    uint64_t since_ns = f->since_ns;
-    bool switched = f->switches && f->attempts == 0 && c->back.slower_ns;
-    pvn_presence_probe_end(&f->probe);
-    free(f);
-    pvn_conn_replace(c->link.conn, old);
-    /* The old control connection's: the next failover would take it for that of the one in use. */
-    pvn_err_clear(&c->link.ctrl_err);
-    pvn_link_keep_watch(&c->link);
     pvn_conn_close(old, NULL);
     if (rc)
         return comm_fail(c, &err);
@@ -532,11 +483,10 @@ static int take_over(struct pvn_comm *c, bool resumed)
         err = *pvn_engine_err(c->engine);
         return give_up(c, &err, "failover");
     }
-    pvn_link_note(&c->link, PVN_LINK_RESUMED);
+    comm_note(c, PVN_LINK_RESUMED);
     say_lanes(c, switched, since_ns);
     comm_publish_replaced(c, switched);
-    comm_allow_calls(c);
-    settle_lanes(c);
+    pvn_link_back_settle(&c->link);
     c->end.grace_ns = 0;
     return 0;
 }

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shows other processes how far a comm has come, also when its last request is done and nobody calls any
- * more: the plugin's answering thread (comm_failback.c) copies the counters that the engine keeps for
+ * more: the plugin's answering thread (comm_workers.c) copies the counters that the engine keeps for
  * itself into the comm's row of the statistics. So messages pay nothing for it.
  */
 #include "config.h"

@@ -128,7 +128,7 @@ static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, str
     m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (fd >= 0 && m->dmabuf_fd < 0)
         return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
-    if (!c->engine || c->link.failover)
+    if (c->mem.waits)
         return 0;
     rc = attach(c->link.conn, m, err);
     if (rc)

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "comm/comm_priv.h"
+#include "connect/link_failover.h"
 
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes)
 {
@@ -25,4 +26,13 @@ void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn)
     for (struct pvn_comm_mr *m = c->mem.mrs; m; m = m->next)
         if (m->on == conn)
             comm_mr_detach(m);
+}
+
+void comm_mr_detach_next(struct pvn_comm *c)
+{
+    if (!c->link.failover)
+        return;
+    pthread_mutex_lock(&c->mem.lock);
+    comm_mr_detach_all(c, c->link.failover->next);
+    pthread_mutex_unlock(&c->mem.lock);
 }

@@ -44,21 +44,12 @@ enum { ATTEND_EVERY = 64 };
 /* The parts of a comm, each with the file that keeps it. The thread of the data calls alone changes
  * them where nothing else is said. */
 
-/* comm_failback.c: the return to better lanes. */
-struct comm_back {
-    struct comm_failback *tries; /* attempts to come back to such lanes, else NULL */
-    uint64_t drain_ns;           /* DRAINS: until when; else not before when */
-    bool said_flaps;
-    uint64_t wait_ns;   /* before the first attempt */
-    uint64_t slower_ns; /* since when the lanes are worse; 0: they are not */
-    uint64_t came_ns;   /* 0: not, or said */
-};
-
 /* comm_mr.c. regMr comes from other threads than the data calls, so what it reads changes under the
- * lock: mrs, what their lanes made of them, and the comm's engine, conn and failover. */
+ * lock: all of this, what lanes made of the registrations, and the comm's engine and connection. */
 struct comm_memory {
     struct pvn_comm_mr *mrs;
     pthread_mutex_t lock;
+    bool waits; /* no lanes are in use: new registrations are for the next ones */
     bool said_copied;
 };
 
@@ -115,14 +106,13 @@ struct pvn_comm {
     bool survives;                /* the loss of its lanes */
     struct pvn_profile *profile;  /* NULL: no profiler is loaded */
     const struct pvn_device *dev; /* that NCCL chose; the link may have gone on over another one */
-    struct pvn_link link;         /* conn and failover are set under mem.lock, for regMr */
+    struct pvn_link link;         /* conn is set under mem.lock, for regMr */
     struct comm_help
         *help; /* set before the first data call; NULL: the caller alone uses the comm */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
     uint64_t attended_ns; /* when the control connection was looked at */
-    struct comm_back back;
     struct comm_memory mem;
     struct comm_stall stall;
     struct comm_numbers stats;
@@ -131,31 +121,21 @@ struct pvn_comm {
     struct comm_lists lists;
 };
 
-/* Data calls check the comm's state. Those of a comm with help always do, and read this before they have it. */
-static inline void comm_check_calls(struct pvn_comm *c)
+/* Data calls check the comm's state unless the link is open; those of a comm with help, or with a profiler, always do. */
+static inline void comm_set_calls(struct pvn_comm *c)
 {
-    if (!c->help)
-        c->sends = c->receives = NO_EPOCH;
-}
+    bool checked = !pvn_link_is_open(&c->link) || c->profile || c->help;
+    unsigned epoch = checked ? NO_EPOCH : c->epoch;
 
-/* The comm is up: its data calls need no check. */
-static inline void comm_allow_calls(struct pvn_comm *c)
-{
-    unsigned epoch = c->profile ? NO_EPOCH : c->epoch;
-
-    if (c->help)
-        return;
     c->sends = c->link.sender ? epoch : NO_EPOCH;
     c->receives = c->link.sender ? NO_EPOCH : epoch;
 }
 
-/* Sends are taken again, where they were not. */
-static inline void comm_end_drain(struct pvn_comm *c)
+/* pvn_link_note, after which data calls are as the link's state has it. */
+static inline void comm_note(struct pvn_comm *c, enum pvn_link_event event)
 {
-    if (c->link.state != PVN_LINK_DRAINS)
-        return;
-    pvn_link_note(&c->link, PVN_LINK_NO_BETTER);
-    comm_allow_calls(c);
+    pvn_link_note(&c->link, event);
+    comm_set_calls(c);
 }
 
 /* Changes when anything moves. */
@@ -180,8 +160,6 @@ int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int cod
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
 /* comm_fail without a warning, for there is no fault. */
 int comm_end(struct pvn_comm *c, const struct pvn_err *err);
-/* The comm ends: a failover in progress is given up. */
-void comm_failover_end(struct pvn_comm *c);
 
 /* comm_setup.c: moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
 int comm_come_up(struct pvn_comm *c);
@@ -205,31 +183,22 @@ void comm_answer_peer(struct pvn_comm *c);
  * caller has mem.lock. */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err);
 /* comm_mr_detach.c: of the lanes that have it; of the first of this connection's; all that these have. The
- * caller has mem.lock. */
+ * caller has mem.lock, but for detach_next: all that the lanes have that were to take over. */
 void comm_mr_detach(struct pvn_comm_mr *m);
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);
+void comm_mr_detach_next(struct pvn_comm *c);
 void comm_mr_free_all(struct pvn_comm *c);
 
-/* comm_failback.c. start: after a failover, where the lanes are worse than they were; an acceptor's
- * always, by which the connector reaches it. take: the connection that is up, or NULL. lost: of
- * lanes, before the failover. */
-void comm_failback_start(struct pvn_comm *c);
-void comm_failback_stop(struct pvn_comm *c);
-bool comm_failback_is_ready(const struct pvn_comm *c);
-/* A comm has joined those of comm_live.c, or (tries) of link_keep.h: the answering thread runs, or both. */
-void comm_failback_need(bool tries);
-/* Acceptor: the peer connects again, so it has lost its lanes. */
-bool comm_failback_is_replaced(const struct pvn_comm *c);
-struct pvn_conn *comm_failback_take(struct pvn_comm *c);
-void comm_failback_lost(struct pvn_comm *c);
-void comm_failback_after_fork(void);
-/* The comm is closed in a failover, and has all that it was to receive: a peer that connects again is
- * answered for a while. */
-void comm_failback_linger(struct pvn_comm *c);
-/* Waits, about a second at most, for the thread to end if no comm needs it. lingering: waits for the
- * answers to peers of closed comms, too. unmapping: the library is being unmapped already. */
-void comm_failback_finish(bool lingering, bool unmapping);
+/* comm_workers.c. show: a comm has joined those of comm_live.c, so pvn-answer runs. join: a comm has failover: true
+ * if both threads run, until it leaves. finish: waits, about a second at most, for the threads to end if no comm needs
+ * them. lingering: waits for the answers to peers of closed comms, too. unmapping: the library is being
+ * unmapped already. */
+void comm_workers_show(void);
+bool comm_workers_join(void);
+void comm_workers_leave(void);
+void comm_workers_finish(bool lingering, bool unmapping);
+void comm_workers_after_fork(void);
 /* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 
@@ -289,13 +258,10 @@ void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
 
-/* comm_received.c, from any thread: messages that the comm with this id has received; 0: not known.
- * keep: the comm is closed, and that is still known until `forget`; false: there is no memory. */
+/* comm_received.c, from any thread: messages that the comm with this id has received; 0: not known. */
 void comm_received_join(struct pvn_comm *c);
 void comm_received_leave(struct pvn_comm *c);
 uint64_t comm_received(uint64_t id);
-bool comm_received_keep(uint64_t id, uint64_t received);
-void comm_received_forget(uint64_t id);
 void comm_received_after_fork(void);
 
 #endif

@@ -6,17 +6,10 @@
  */
 #include "config.h"
 #include "comm/comm_priv.h"
-
-#include <stdlib.h>
-
-struct closed_comm {
-    struct closed_comm *next;
-    uint64_t id, received;
-};
+#include "connect/link_back.h"
 
 static pthread_mutex_t ids_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_comm *ids; /* every comm that is driven */
-static struct closed_comm *closed;
 
 void comm_received_join(struct pvn_comm *c)
 {
@@ -45,43 +38,12 @@ uint64_t comm_received(uint64_t id)
     for (const struct pvn_comm *c = ids; c; c = c->lists.of_ids)
         if (c->link.id == id && !c->link.sender)
             n = pvn_engine_received(c->engine);
-    for (const struct closed_comm *c = closed; c; c = c->next)
-        if (c->id == id)
-            n = c->received;
     pthread_mutex_unlock(&ids_lock);
-    return n;
-}
-
-bool comm_received_keep(uint64_t id, uint64_t received)
-{
-    struct closed_comm *c = malloc(sizeof(*c));
-
-    if (!c)
-        return false;
-    pthread_mutex_lock(&ids_lock);
-    *c = (struct closed_comm){closed, id, received};
-    closed = c;
-    pthread_mutex_unlock(&ids_lock);
-    return true;
-}
-
-void comm_received_forget(uint64_t id)
-{
-    pthread_mutex_lock(&ids_lock);
-    for (struct closed_comm **at = &closed; *at; at = &(*at)->next)
-        if ((*at)->id == id) {
-            struct closed_comm *c = *at;
-
-            *at = c->next;
-            free(c);
-            break;
-        }
-    pthread_mutex_unlock(&ids_lock);
+    return n ? n : pvn_link_back_received(id);
 }
 
 void comm_received_after_fork(void)
 {
     pthread_mutex_init(&ids_lock, NULL);
     ids = NULL;
-    closed = NULL;
 }

@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "comm/device.h"
 #include "comm/profile.h"
+#include "connect/link_back.h"
+#include "connect/link_failover.h"
 #include "connect/route.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -108,6 +110,7 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->link.id = conn->cfg.nonce;
     c->dev = conn->cfg.dev;
     pthread_mutex_init(&c->mem.lock, NULL);
+    c->mem.waits = true;
     return c;
 }
 
@@ -147,6 +150,7 @@ static int start_engine(struct pvn_comm *c)
     }
     pthread_mutex_lock(&c->mem.lock);
     c->engine = engine;
+    c->mem.waits = false;
     rc = comm_mr_attach_all(c, c->link.conn, &err);
     pthread_mutex_unlock(&c->mem.lock);
     if (rc)
@@ -162,9 +166,8 @@ static int start_engine(struct pvn_comm *c)
         comm_attend_join(c);
     comm_live_join(c);
     if (c->stats.live)
-        comm_failback_need(false);
-    pvn_link_note(&c->link, PVN_LINK_CAME_UP);
-    comm_allow_calls(c);
+        comm_workers_show();
+    comm_note(c, PVN_LINK_CAME_UP);
     if (c->help)
         comm_help_join(c);
     return 0;
@@ -184,12 +187,14 @@ int comm_come_up(struct pvn_comm *c)
     return rc ? comm_fail(c, &c->link.conn->err) : start_engine(c);
 }
 
-static void keep_control(struct pvn_comm *c)
+/* The comm is up, and at the acceptor has its keeper. */
+static void keep_connected(struct pvn_comm *c)
 {
     if (!c->survives)
         return;
+    c->link.served = comm_workers_join();
     pvn_link_keep_join(&c->link);
-    comm_failback_need(true);
+    pvn_link_back_start(&c->link);
 }
 
 /* A key that cannot be used, or not by this interface: a lazy acceptor's caller waits for the HELLO within accept, which
@@ -311,9 +316,8 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
     if (pvn_conn_failover(conn)) {
         c->link.keeper = l->listener;
         pvn_listener_keep(c->link.keeper);
-        comm_failback_start(c);
     }
-    keep_control(c);
+    keep_connected(c);
     *out = c;
     return 0;
 }
@@ -396,13 +400,16 @@ void pvn_comm_drop_listeners(const void *owner)
 
 void pvn_comm_finish(bool unmapping)
 {
-    comm_failback_finish(true, unmapping);
+    comm_workers_finish(true, unmapping);
 }
 
 void pvn_comm_after_fork(void)
 {
     comm_pending_after_fork();
     comm_attend_after_fork();
+    comm_received_after_fork();
+    comm_live_after_fork();
+    comm_workers_after_fork();
     comm_help_after_fork();
     pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
 }
@@ -510,7 +517,7 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
         pvn_comm_close(c);
         return rc;
     }
-    keep_control(c);
+    keep_connected(c);
     *out = c;
     return 0;
 }
@@ -542,16 +549,13 @@ int pvn_comm_close(struct pvn_comm *c)
     if (pvn_fork_in_child(c->epoch))
         return 0;
     if (!c->link.sender && c->link.failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
-        comm_failback_linger(c);
+        pvn_link_back_linger(&c->link, pvn_engine_received(c->engine));
     if (c->lists.driven)
         comm_attend_leave(c);
     comm_help_leave(c);
     comm_live_leave(c);
-    comm_failover_end(c);
-    comm_failback_stop(c);
-    if (!c->end.failed)
-        pvn_link_keep_adopt(&c->link); /* so that the peer hears of the end */
-    pvn_link_keep_leave(&c->link);
+    comm_mr_detach_next(c);
+    pvn_link_end(&c->link);
     if (c->link.keeper)
         pvn_listener_let_go(c->link.keeper);
     if (c->link.listener)
@@ -574,8 +578,10 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_conn_close(c->link.conn, "the peer closed the comm while it was being set up");
     pvn_paths_free(&c->link.paths);
     c->magic = c->epoch = c->sends = c->receives = c->tests = 0;
+    if (c->link.served)
+        comm_workers_leave();
     if (c->survives || c->stats.live)
-        comm_failback_finish(false, false);
+        comm_workers_finish(false, false);
     free(c);
     pvn_plugin_release();
     return 0;

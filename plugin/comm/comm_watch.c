@@ -11,6 +11,7 @@
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "connect/link_back.h"
 
 /* How long a comm whose data socket broke waits for the peer's own reason, which is usually already
  * in flight on the control connection: both logs then name the same cause. */
@@ -65,8 +66,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         pvn_err_set(&c->link.ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
         pvn_err_set_fault(&c->link.ctrl_err, PVN_FAULT_REMOTE);
     }
-    comm_end_drain(c);
-    pvn_link_note(&c->link, PVN_LINK_PEER_GONE);
+    comm_note(c, PVN_LINK_PEER_GONE);
     c->ctrl.moved_ns = pvn_now_ns();
     c->ctrl.moved_bytes = comm_bytes_moved(c);
 }
@@ -102,7 +102,7 @@ void comm_look_at_peer(struct pvn_comm *c)
 
     pvn_link_keep_adopt(&c->link);
     event = pvn_conn_watch(c->link.conn, &c->link.ctrl_err);
-    if (event == 0 && comm_failback_is_replaced(c)) {
+    if (event == 0 && pvn_link_back_is_replaced(&c->link)) {
         pvn_err_set(&c->link.ctrl_err, -ECONNRESET,
                     "the peer has lost the connection and connects again");
         pvn_err_set_fault(&c->link.ctrl_err, PVN_FAULT_REMOTE);

@@ -5,7 +5,6 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm.h \
     plugin/comm/comm_ctrl.c \
     plugin/comm/comm_error.c \
-    plugin/comm/comm_failback.c \
     plugin/comm/comm_failover.c \
     plugin/comm/comm_help.c \
     plugin/comm/comm_help.h \
@@ -17,6 +16,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_stall.c \
     plugin/comm/comm_stats.c \
     plugin/comm/comm_watch.c \
+    plugin/comm/comm_workers.c \
     plugin/comm/device.c \
     plugin/comm/device.h \
     plugin/comm/placement.c \

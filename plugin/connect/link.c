@@ -59,6 +59,11 @@ bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now)
     return true;
 }
 
+bool pvn_link_is_open(const struct pvn_link *l)
+{
+    return l->state == PVN_LINK_UP || l->state == PVN_LINK_ALONE || l->state == PVN_LINK_GONE;
+}
+
 const char *pvn_link_state_name(enum pvn_link_state state)
 {
     static const char *const name[PVN_LINK_STATES] = {

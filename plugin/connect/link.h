@@ -19,6 +19,7 @@
 
 struct pvn_link_failover;
 struct pvn_link_keep;
+struct pvn_link_tries;
 struct pvn_listener;
 
 enum pvn_link_state {
@@ -50,6 +51,18 @@ enum pvn_link_event {
     PVN_LINK_EVENTS
 };
 
+/* The return to better lanes (link_back.h). Times are of the monotonic clock. */
+struct pvn_link_back {
+    struct pvn_link_tries
+        *tries;         /* attempts at a connection with better lanes; NULL: none are made */
+    uint64_t wait_ns;   /* before the first attempt */
+    uint64_t drain_ns;  /* DRAINS: until when; UP: not before */
+    uint64_t slower_ns; /* since when the lanes are worse than the best; 0: they are not */
+    uint64_t
+        came_ns; /* when they were the best again; 0: they never were worse, or were lost since */
+    bool said_flaps;
+};
+
 /* All zero at first: SETUP. */
 struct pvn_link {
     enum pvn_link_state state;
@@ -60,8 +73,10 @@ struct pvn_link {
     struct pvn_listener *listener; /* lazy acceptor, until it is up; else NULL */
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again; else NULL */
     struct pvn_link_failover *failover; /* FENCE, CONNECT, EXCHANGE: link_failover.h; else NULL */
-    struct pvn_err ctrl_err;            /* what the control connection brought last */
-    struct pvn_link_keep *keep;         /* keeps the control connection; NULL: nothing does */
+    struct pvn_link_back back;
+    bool served; /* the plugin's threads do what link_back.h and link_keep.h have for them */
+    struct pvn_err ctrl_err;    /* what the control connection brought last */
+    struct pvn_link_keep *keep; /* keeps the control connection; NULL: nothing does */
     struct pvn_paths paths;
 };
 
@@ -73,6 +88,9 @@ bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now);
 
 /* pvn_link_on with the present time, and with a line in the log: a warning where the event may not come. */
 void pvn_link_note(struct pvn_link *l, enum pvn_link_event event);
+
+/* True if the state takes new data calls without more ado: UP, ALONE, GONE. */
+bool pvn_link_is_open(const struct pvn_link *l);
 
 /* As ARCHITECTURE has them. */
 const char *pvn_link_state_name(enum pvn_link_state state);

@@ -4,12 +4,61 @@
 #include "connect/link_failover.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "connect/handshake.h"
+#include "connect/link_back.h"
 #include "connect/link_keep.h"
+#include "connect/listener.h"
 #include "connect/retry.h"
+
+bool pvn_link_failover_begin(struct pvn_link *l)
+{
+    struct pvn_link_failover *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return false;
+    f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
+    l->failover = f;
+    pvn_link_note(l, PVN_LINK_LOST);
+    return true;
+}
+
+static void forget(struct pvn_link *l)
+{
+    pvn_presence_probe_end(&l->failover->probe);
+    free(l->failover);
+    l->failover = NULL;
+}
+
+struct pvn_conn *pvn_link_take_over(struct pvn_link *l, uint64_t messages)
+{
+    struct pvn_conn *old = l->conn;
+
+    l->conn = l->failover->next;
+    l->paths.used = l->failover->path;
+    l->paths.since_ns = pvn_now_ns();
+    l->paths.messages = messages;
+    forget(l);
+    pvn_conn_replace(l->conn, old);
+    /* The old control connection's: the next failover would take it for that of the one in use. */
+    pvn_err_clear(&l->ctrl_err);
+    pvn_link_keep_watch(l);
+    return old;
+}
+
+void pvn_link_end(struct pvn_link *l)
+{
+    if (l->failover) {
+        pvn_conn_close(l->failover->next, "the comm was closed during a failover");
+        forget(l);
+    }
+    pvn_link_back_stop(l);
+    pvn_link_keep_adopt(l);
+    pvn_link_keep_leave(l);
+}
 
 /* There are other paths, and this one has had its time: nothing accepts the connection, or the peer's
  * machine has accepted it and acknowledges nothing more. */
@@ -27,7 +76,7 @@ static bool gets_no_answer(const struct pvn_link *l)
            pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
 }
 
-int pvn_link_dial(struct pvn_link *l, struct pvn_err *err)
+static int dial(struct pvn_link *l, struct pvn_err *err)
 {
     struct pvn_link_failover *f = l->failover;
     int rc;
@@ -55,6 +104,20 @@ int pvn_link_dial(struct pvn_link *l, struct pvn_err *err)
     if (rc && rc != -EAGAIN)
         *err = f->next->err;
     return rc;
+}
+
+int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err)
+{
+    struct pvn_link_failover *f = l->failover;
+    int rc;
+
+    if (l->sender)
+        return dial(l, err);
+    f->next = pvn_link_back_take(l);
+    if (f->next)
+        return 0;
+    rc = pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->next);
+    return rc == 0 && !f->next ? -EAGAIN : rc;
 }
 
 /* A process that has ended refuses on every path, and its old control connection is gone. Where one
@@ -94,6 +157,9 @@ void pvn_link_drop_next(struct pvn_link *l)
     f->step = PVN_LINK_EXCHANGE_BEGINS;
     f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);
     pvn_link_note(l, PVN_LINK_AGAIN);
+    pvn_link_back_stop(l);
+    if (!l->sender)
+        pvn_link_back_start(l);
 }
 
 /* The old control connection, one in its place, or the one that is to take over, shows that. The old one does also

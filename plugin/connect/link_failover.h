@@ -45,13 +45,22 @@ struct pvn_link_failover {
     struct pvn_err last;             /* of the last attempt */
 };
 
-/* Connector: makes the next connection, after its pause: 0 it is up, -EAGAIN call again, else *err says why it is lost;
- * it stays in `next`, for pvn_link_drop_next. */
-int pvn_link_dial(struct pvn_link *l, struct pvn_err *err);
+/* A loss, or a switch to other lanes: FENCE. False: there is no memory, and nothing has changed. */
+bool pvn_link_failover_begin(struct pvn_link *l);
+/* The next connection, which is up, is the one in use from now on, with so many messages delivered before it. Returns the
+ * old one, which the caller closes; RESUMED is the caller's to note. */
+struct pvn_conn *pvn_link_take_over(struct pvn_link *l, uint64_t messages);
+/* The comm ends: gives up the failover and the return, if there are any, and adopts a control connection that is there, so
+ * that the peer hears of the end. No memory is registered with the next connection's lanes any more. */
+void pvn_link_end(struct pvn_link *l);
+
+/* Makes the next connection, after its pause, or takes it from the listener or from the return: 0 it is up, -EAGAIN call
+ * again, else *err says why it is lost; it stays in `next`, for pvn_link_drop_next. fallback_only: of pvn_listener_resumed. */
+int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err);
 /* Connector, when an attempt has failed: true if all paths refuse, and the old control connection is gone. */
 bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why);
-/* Closes the next connection, if there is one, without a GOODBYE, and another one is to be made after a pause (AGAIN). No
- * memory is registered with its lanes any more. */
+/* Closes the next connection, if there is one, without a GOODBYE, and another one is to be made after a pause (AGAIN); an
+ * acceptor's attempts (link_back.h) begin again, a connector's end. No memory is registered with its lanes any more. */
 void pvn_link_drop_next(struct pvn_link *l);
 
 /* Looks, at an acceptor that no connection shows the peer, for its process. */

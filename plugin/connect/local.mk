@@ -16,6 +16,8 @@ libpvn_core_la_SOURCES += \
     plugin/connect/handshake_steps.c \
     plugin/connect/link.c \
     plugin/connect/link.h \
+    plugin/connect/link_back.c \
+    plugin/connect/link_back.h \
     plugin/connect/link_failover.c \
     plugin/connect/link_failover.h \
     plugin/connect/link_keep.c \

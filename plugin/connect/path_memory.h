@@ -7,7 +7,7 @@
  * RDMA lanes were useless it tries TCP alone. A failback returns to path 0 only after a pause, which doubles with
  * each such loss there.
  *
- * Threads: as link.h; comm_failback.c gives its own thread a copy of home_ns.
+ * Threads: as link.h; link_back.c gives the trying thread a copy of home_ns.
  */
 #ifndef PVN_CONNECT_PATH_MEMORY_H
 #define PVN_CONNECT_PATH_MEMORY_H

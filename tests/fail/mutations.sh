@@ -73,8 +73,8 @@ mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrder
     's/hung_up && !pvn_conn_keeps\(c->link.conn\)/hung_up/'
 mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
     's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
-mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
-    's/pvn_err_clear\(&c->link.ctrl_err\);/;/'
+mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $connect/link_failover.c \
+    's/pvn_err_clear\(&l->ctrl_err\);/;/'
 mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $connect/link_failover.c \
     's/pvn_link_keep_expect\(.*\);/;/'
 # A connection that was to take over, and is lost, ends no comm.
