@@ -17,9 +17,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/param.h"
-
-#define RESET_NS (3 * PVN_NS_PER_S)
 
 bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code)
 {
@@ -43,40 +40,23 @@ void comm_ctrl_lost(struct pvn_comm *c)
     char text[PVN_ERR_TEXT_LEN];
 
     comm_note(c, PVN_LINK_CTRL_LOST);
-    c->ctrl.moved_ns = pvn_now_ns();
-    c->ctrl.moved_bytes = comm_bytes_moved(c);
+    pvn_link_moved(&c->link, comm_bytes_moved(c), pvn_now_ns());
     pvn_err_format(&c->link.ctrl_err, text, sizeof(text));
     pvn_warn("%s %s %s: the control connection is lost: %s; the lanes go on without it, and it is "
              "made again when the peer can be reached",
              c->link.conn->where, c->link.sender ? "to" : "from", c->link.conn->who, text);
 }
 
-/* For how long nothing may move. A process that is killed resets its connections, and moves nothing. Earlier as
- * well where the peer may have found another path. */
-static uint64_t limit(const struct pvn_comm *c)
-{
-    uint64_t ns = pvn_params_get()->failover_timeout;
-
-    if (c->link.ctrl_err.code == -ECONNRESET || c->link.ctrl_err.code == -EBADMSG)
-        return RESET_NS;
-
-    return c->link.sender && pvn_paths_more(&c->link.paths) ? ns / 4 : ns;
-}
-
 int comm_ctrl_wait(struct pvn_comm *c, bool idle)
 {
-    uint64_t now = pvn_now_ns(), bytes = comm_bytes_moved(c);
+    uint64_t now = pvn_now_ns();
 
-    if (idle || bytes != c->ctrl.moved_bytes) {
-        c->ctrl.moved_bytes = bytes;
-        c->ctrl.moved_ns = now;
-    }
-    if (now - c->ctrl.moved_ns < limit(c))
+    if (!pvn_link_is_over(&c->link, comm_bytes_moved(c), idle, now))
         return 0;
     pvn_err_clear(&c->link.ctrl_err);
     return pvn_err_set(&c->link.ctrl_err, -ETIMEDOUT,
                        "the control connection was lost %.1f s ago, and nothing has moved for "
                        "%.3g s",
                        (double)(now - c->link.since_ns) / PVN_NS_PER_S,
-                       (double)(now - c->ctrl.moved_ns) / PVN_NS_PER_S);
+                       (double)(now - c->link.moved_ns) / PVN_NS_PER_S);
 }

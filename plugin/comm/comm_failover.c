@@ -391,7 +391,7 @@ static int check_deadline(struct pvn_comm *c)
         f->since_ns = pvn_not_counted_ns(f->since_ns, step, now);
     f->stepped_ns = now;
     waited = now - f->since_ns;
-    if (f->hung_up && now - f->began_ns >= COMM_HUNG_UP_NS)
+    if (f->hung_up && now - f->began_ns >= pvn_link_limit_ns(&c->link))
         return peer_has_ended(c, ENDED);
     if (now - f->began_ns >= p->failover_timeout)
         return out_of_time(c, p->failover_timeout, "FAILOVER_TIMEOUT");

@@ -35,9 +35,6 @@ enum { ATTEND_EVERY = 64 };
 
 /* Time between two looks for stalls, and between two publications. */
 #define COMM_LOOK_NS (PVN_NS_PER_S / 10)
-/* For how long a peer whose control connection has ended without a GOODBYE is waited for: the process may
- * have ended, or a proxy has closed an idle connection, and the connector makes another one. */
-#define COMM_HUNG_UP_NS (3 * PVN_NS_PER_S)
 
 #define NO_EPOCH UINT32_MAX
 
@@ -70,12 +67,6 @@ struct comm_numbers {
     uint64_t lanes_ns;               /* when the lanes' counters are read next */
 };
 
-/* comm_ctrl.c and comm_watch.c: a control connection that is lost, and a peer that is gone. */
-struct comm_ctrl {
-    /* ALONE and GONE: when bytes last moved, no request was open (GONE), or nobody called (ALONE), and how many had. */
-    uint64_t moved_ns, moved_bytes;
-};
-
 /* comm_error.c */
 struct comm_end {
     atomic_bool failed; /* err is complete and does not change any more */
@@ -103,7 +94,6 @@ struct pvn_comm {
     unsigned tests;               /* equals `epoch` as long as the comm has no help */
     struct pvn_engine *engine;    /* NULL until the conn is UP */
     int attend_in;                /* calls until the next comm_attend, see ATTEND_EVERY */
-    bool survives;                /* the loss of its lanes */
     struct pvn_profile *profile;  /* NULL: no profiler is loaded */
     const struct pvn_device *dev; /* that NCCL chose; the link may have gone on over another one */
     struct pvn_link link;         /* conn is set under mem.lock, for regMr */
@@ -116,7 +106,6 @@ struct pvn_comm {
     struct comm_memory mem;
     struct comm_stall stall;
     struct comm_numbers stats;
-    struct comm_ctrl ctrl;
     struct comm_end end;
     struct comm_lists lists;
 };

@@ -155,11 +155,10 @@ static int start_engine(struct pvn_comm *c)
     pthread_mutex_unlock(&c->mem.lock);
     if (rc)
         return comm_fail(c, &err);
-    c->survives = pvn_conn_failover(c->link.conn);
     c->tests = c->help ? NO_EPOCH : c->epoch;
     pvn_paths_init(&c->link.paths, c->link.conn, c->link.id, beside,
                    pvn_devices_beside(c->dev, beside, PVN_MAX_DEVICES));
-    c->lists.driven = c->survives;
+    c->lists.driven = pvn_conn_failover(c->link.conn);
     for (int i = 0; i < c->link.conn->nlanes; i++)
         c->lists.driven |= (c->link.conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
     if (c->lists.driven)
@@ -190,7 +189,7 @@ int comm_come_up(struct pvn_comm *c)
 /* The comm is up, and at the acceptor has its keeper. */
 static void keep_connected(struct pvn_comm *c)
 {
-    if (!c->survives)
+    if (!pvn_conn_failover(c->link.conn))
         return;
     c->link.served = comm_workers_join();
     pvn_link_keep_join(&c->link);
@@ -580,7 +579,7 @@ int pvn_comm_close(struct pvn_comm *c)
     c->magic = c->epoch = c->sends = c->receives = c->tests = 0;
     if (c->link.served)
         comm_workers_leave();
-    if (c->survives || c->stats.live)
+    if (c->link.served || c->stats.live)
         comm_workers_finish(false, false);
     free(c);
     pvn_plugin_release();

@@ -16,9 +16,6 @@
 /* How long a comm whose data socket broke waits for the peer's own reason, which is usually already
  * in flight on the control connection: both logs then name the same cause. */
 #define GRACE_NS (PVN_NS_PER_S / 4)
-/* How long a comm whose peer is gone waits for a new byte: what the peer sent before still arrives,
- * and so do acknowledgements. */
-#define LOST_NS PVN_NS_PER_S
 
 /* A longer time than this between two calls does not count as a stall: nothing can move while nobody
  * calls. */
@@ -67,25 +64,19 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         pvn_err_set_fault(&c->link.ctrl_err, PVN_FAULT_REMOTE);
     }
     comm_note(c, PVN_LINK_PEER_GONE);
-    c->ctrl.moved_ns = pvn_now_ns();
-    c->ctrl.moved_bytes = comm_bytes_moved(c);
+    pvn_link_moved(&c->link, comm_bytes_moved(c), pvn_now_ns());
 }
 
 static void check_lost(struct pvn_comm *c)
 {
     uint64_t now = pvn_now_ns();
-    bool hung_up = c->link.ctrl_err.code == -EPIPE && pvn_conn_keeps(c->link.conn);
 
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
-    if (now - c->ctrl.moved_ns > LOST_NS)
+    if (now - c->link.moved_ns > AWAY_NS)
         pvn_engine_progress(c->engine);
-    if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->ctrl.moved_bytes) {
-        c->ctrl.moved_ns = now;
-        c->ctrl.moved_bytes = comm_bytes_moved(c);
-    } else if (now - c->ctrl.moved_ns > (hung_up ? COMM_HUNG_UP_NS : LOST_NS) &&
-               !comm_failover_has_all(c)) {
+    if (pvn_link_is_over(&c->link, comm_bytes_moved(c), pvn_engine_pending(c->engine) == 0, now) &&
+        !comm_failover_has_all(c))
         comm_fail_by_peer(c);
-    }
 }
 
 void comm_listen_to_peer(struct pvn_comm *c)

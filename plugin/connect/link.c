@@ -3,53 +3,93 @@
 #include "config.h"
 #include "connect/link.h"
 
+#include <errno.h>
+#include <stddef.h>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/param.h"
+#include "connect/link_failover.h"
 
 enum { REFUSED, OFFSET }; /* entries that are not given are 0 */
-#define TO(s) (PVN_LINK_##s + OFFSET)
+#define TO(s)   (PVN_LINK_##s + OFFSET)
+#define KNOB(f) (offsetof(struct pvn_params, f) + OFFSET)
 
-static const unsigned char next[PVN_LINK_STATES][PVN_LINK_EVENTS] = {
-    [PVN_LINK_SETUP] = {[PVN_LINK_CAME_UP] = TO(UP), [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_UP] = {[PVN_LINK_CTRL_LOST] = TO(ALONE),
-                     [PVN_LINK_CTRL_BACK] = TO(UP),
-                     [PVN_LINK_PEER_GONE] = TO(GONE),
-                     [PVN_LINK_BETTER] = TO(DRAINS),
-                     [PVN_LINK_LOST] = TO(FENCE),
-                     [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_ALONE] = {[PVN_LINK_CTRL_LOST] = TO(ALONE),
-                        [PVN_LINK_CTRL_BACK] = TO(UP),
-                        [PVN_LINK_PEER_GONE] = TO(GONE),
-                        [PVN_LINK_LOST] = TO(FENCE),
-                        [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_GONE] = {[PVN_LINK_CTRL_BACK] = TO(UP),
-                       [PVN_LINK_PEER_GONE] = TO(GONE),
-                       [PVN_LINK_LOST] = TO(FENCE),
-                       [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_DRAINS] = {[PVN_LINK_CTRL_LOST] = TO(ALONE),
-                         [PVN_LINK_CTRL_BACK] = TO(DRAINS),
-                         [PVN_LINK_PEER_GONE] = TO(GONE),
-                         [PVN_LINK_NO_BETTER] = TO(UP),
-                         [PVN_LINK_LOST] = TO(FENCE),
-                         [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_FENCE] = {[PVN_LINK_CTRL_BACK] = TO(FENCE),
-                        [PVN_LINK_FENCED] = TO(CONNECT),
-                        [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_CONNECT] = {[PVN_LINK_CTRL_BACK] = TO(CONNECT),
-                          [PVN_LINK_CONNECTED] = TO(EXCHANGE),
-                          [PVN_LINK_AGAIN] = TO(CONNECT),
-                          [PVN_LINK_END] = TO(ENDED)},
-    [PVN_LINK_EXCHANGE] = {[PVN_LINK_CTRL_BACK] = TO(EXCHANGE),
-                           [PVN_LINK_AGAIN] = TO(CONNECT),
-                           [PVN_LINK_RESUMED] = TO(UP),
-                           [PVN_LINK_END] = TO(ENDED)},
+/* For how long a peer whose process seems to have ended is waited for: a proxy may have closed an idle connection,
+ * and the connector makes another one. */
+#define ENDED_NS (3 * PVN_NS_PER_S)
+
+static const struct row {
+    const char *name;
+    bool open;
+    size_t knob;       /* the limit is this parameter */
+    uint64_t limit_ns; /* the limit where there is no parameter; 0: none */
+    uint64_t ended_ns; /* in place of it where the peer's process seems to have ended */
+    unsigned char next[PVN_LINK_EVENTS];
+} row[PVN_LINK_STATES] = {
+    [PVN_LINK_SETUP] = {.name = "SETUP",
+                        .next = {[PVN_LINK_CAME_UP] = TO(UP), [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_UP] = {.name = "UP",
+                     .open = true,
+                     .next = {[PVN_LINK_CTRL_LOST] = TO(ALONE),
+                              [PVN_LINK_CTRL_BACK] = TO(UP),
+                              [PVN_LINK_PEER_GONE] = TO(GONE),
+                              [PVN_LINK_BETTER] = TO(DRAINS),
+                              [PVN_LINK_LOST] = TO(FENCE),
+                              [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_ALONE] = {.name = "ALONE",
+                        .open = true,
+                        .knob = KNOB(failover_timeout),
+                        .ended_ns = ENDED_NS,
+                        .next = {[PVN_LINK_CTRL_LOST] = TO(ALONE),
+                                 [PVN_LINK_CTRL_BACK] = TO(UP),
+                                 [PVN_LINK_PEER_GONE] = TO(GONE),
+                                 [PVN_LINK_LOST] = TO(FENCE),
+                                 [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_GONE] = {.name = "GONE",
+                       .open = true,
+                       .limit_ns = PVN_NS_PER_S,
+                       .ended_ns = ENDED_NS,
+                       .next = {[PVN_LINK_CTRL_BACK] = TO(UP),
+                                [PVN_LINK_PEER_GONE] = TO(GONE),
+                                [PVN_LINK_LOST] = TO(FENCE),
+                                [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_DRAINS] = {.name = "DRAINS",
+                         .limit_ns = PVN_NS_PER_S / 10,
+                         .next = {[PVN_LINK_CTRL_LOST] = TO(ALONE),
+                                  [PVN_LINK_CTRL_BACK] = TO(DRAINS),
+                                  [PVN_LINK_PEER_GONE] = TO(GONE),
+                                  [PVN_LINK_NO_BETTER] = TO(UP),
+                                  [PVN_LINK_LOST] = TO(FENCE),
+                                  [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_FENCE] = {.name = "FENCE",
+                        .knob = KNOB(failover_timeout),
+                        .ended_ns = ENDED_NS,
+                        .next = {[PVN_LINK_CTRL_BACK] = TO(FENCE),
+                                 [PVN_LINK_FENCED] = TO(CONNECT),
+                                 [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_CONNECT] = {.name = "CONNECT",
+                          .knob = KNOB(failover_timeout),
+                          .ended_ns = ENDED_NS,
+                          .next = {[PVN_LINK_CTRL_BACK] = TO(CONNECT),
+                                   [PVN_LINK_CONNECTED] = TO(EXCHANGE),
+                                   [PVN_LINK_AGAIN] = TO(CONNECT),
+                                   [PVN_LINK_END] = TO(ENDED)}},
+    [PVN_LINK_EXCHANGE] = {.name = "EXCHANGE",
+                           .knob = KNOB(failover_timeout),
+                           .ended_ns = ENDED_NS,
+                           .next = {[PVN_LINK_CTRL_BACK] = TO(EXCHANGE),
+                                    [PVN_LINK_AGAIN] = TO(CONNECT),
+                                    [PVN_LINK_RESUMED] = TO(UP),
+                                    [PVN_LINK_END] = TO(ENDED)}},
     /* A control connection that comes now is to carry the reason. */
-    [PVN_LINK_ENDED] = {[PVN_LINK_CTRL_BACK] = TO(ENDED), [PVN_LINK_END] = TO(ENDED)},
+    [PVN_LINK_ENDED] = {.name = "ENDED",
+                        .next = {[PVN_LINK_CTRL_BACK] = TO(ENDED), [PVN_LINK_END] = TO(ENDED)}},
 };
 
 bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now)
 {
-    unsigned to = next[l->state][event];
+    unsigned to = row[l->state].next[event];
 
     if (to == REFUSED)
         return false;
@@ -61,20 +101,50 @@ bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now)
 
 bool pvn_link_is_open(const struct pvn_link *l)
 {
-    return l->state == PVN_LINK_UP || l->state == PVN_LINK_ALONE || l->state == PVN_LINK_GONE;
+    return row[l->state].open;
+}
+
+/* True if the control connection says so: it was reset, or forged (ALONE), or has ended in order (the others). */
+static bool seems_ended(const struct pvn_link *l)
+{
+    int code = l->ctrl_err.code;
+
+    if (l->failover)
+        return l->failover->hung_up;
+    if (l->state == PVN_LINK_ALONE)
+        return code == -ECONNRESET || code == -EBADMSG;
+    return code == -EPIPE && pvn_conn_keeps(l->conn);
+}
+
+uint64_t pvn_link_limit_ns(const struct pvn_link *l)
+{
+    const struct row *r = &row[l->state];
+    const uint64_t *knob = (const uint64_t *)((const char *)pvn_params_get() + r->knob - OFFSET);
+
+    if (r->ended_ns && seems_ended(l))
+        return r->ended_ns;
+    if (!r->knob)
+        return r->limit_ns ? r->limit_ns : UINT64_MAX;
+    /* Earlier where the peer may have found another path already. */
+    return l->state == PVN_LINK_ALONE && l->sender && pvn_paths_more(&l->paths) ? *knob / 4 : *knob;
+}
+
+void pvn_link_moved(struct pvn_link *l, uint64_t bytes, uint64_t now)
+{
+    l->moved_bytes = bytes;
+    l->moved_ns = now;
+}
+
+bool pvn_link_is_over(struct pvn_link *l, uint64_t bytes, bool excused, uint64_t now)
+{
+    if (excused || bytes != l->moved_bytes)
+        pvn_link_moved(l, bytes, now);
+    return now - l->moved_ns >= pvn_link_limit_ns(l);
 }
 
 const char *pvn_link_state_name(enum pvn_link_state state)
 {
-    static const char *const name[PVN_LINK_STATES] = {
-        [PVN_LINK_SETUP] = "SETUP",     [PVN_LINK_UP] = "UP",
-        [PVN_LINK_ALONE] = "ALONE",     [PVN_LINK_GONE] = "GONE",
-        [PVN_LINK_DRAINS] = "DRAINS",   [PVN_LINK_FENCE] = "FENCE",
-        [PVN_LINK_CONNECT] = "CONNECT", [PVN_LINK_EXCHANGE] = "EXCHANGE",
-        [PVN_LINK_ENDED] = "ENDED",
-    };
-
-    return name[state];
+    return row[state].name;
 }
 
 const char *pvn_link_event_name(enum pvn_link_event event)

@@ -56,14 +56,23 @@ struct pvn_link_back {
     struct pvn_link_tries
         *tries;         /* attempts at a connection with better lanes; NULL: none are made */
     uint64_t wait_ns;   /* before the first attempt */
-    uint64_t drain_ns;  /* DRAINS: until when; UP: not before */
+    uint64_t pause_ns;  /* UP: DRAINS not before */
     uint64_t slower_ns; /* since when the lanes are worse than the best; 0: they are not */
     uint64_t
         came_ns; /* when they were the best again; 0: they never were worse, or were lost since */
     bool said_flaps;
 };
 
-/* All zero at first: SETUP. */
+/*
+ * All zero at first: SETUP. What may be set in each state; the rest is NULL or 0:
+ *
+ *     SETUP                      sender, id, conn, listener
+ *     UP                         sender, id, conn, keeper, served, back, ctrl_err, keep, paths
+ *     ALONE, GONE                as UP; ctrl_err says why, and moved_ns and moved_bytes count
+ *     DRAINS                     as UP; a sender's, whose back.tries are READY or were until a moment ago
+ *     FENCE, CONNECT, EXCHANGE   as UP, and failover; its `next` in EXCHANGE always, before that at times
+ *     ENDED                      as UP, without failover, back.tries and keep; or, out of SETUP, as that
+ */
 struct pvn_link {
     enum pvn_link_state state;
     uint64_t since_ns;             /* when the state was entered */
@@ -75,7 +84,9 @@ struct pvn_link {
     struct pvn_link_failover *failover; /* FENCE, CONNECT, EXCHANGE: link_failover.h; else NULL */
     struct pvn_link_back back;
     bool served; /* the plugin's threads do what link_back.h and link_keep.h have for them */
-    struct pvn_err ctrl_err;    /* what the control connection brought last */
+    struct pvn_err ctrl_err; /* what the control connection brought last */
+    /* ALONE, GONE: when something last moved, no request was open (GONE), or nobody called (ALONE), and how much had. */
+    uint64_t moved_ns, moved_bytes;
     struct pvn_link_keep *keep; /* keeps the control connection; NULL: nothing does */
     struct pvn_paths paths;
 };
@@ -88,6 +99,14 @@ bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now);
 
 /* pvn_link_on with the present time, and with a line in the log: a warning where the event may not come. */
 void pvn_link_note(struct pvn_link *l, enum pvn_link_event event);
+
+/* ns: for how long the present state may last while nothing shows that the peer goes on, from the table; UINT64_MAX: there
+ * is no limit. ALONE, GONE: while nothing moves (is_over); DRAINS: in all; in a failover: while the peer is not seen. */
+uint64_t pvn_link_limit_ns(const struct pvn_link *l);
+/* ALONE, GONE: bytes or chunks, a count of all so far, have moved; the limit begins again. */
+void pvn_link_moved(struct pvn_link *l, uint64_t bytes, uint64_t now);
+/* True if nothing has moved for that limit. excused: nothing could. */
+bool pvn_link_is_over(struct pvn_link *l, uint64_t bytes, bool excused, uint64_t now);
 
 /* True if the state takes new data calls without more ado: UP, ALONE, GONE. */
 bool pvn_link_is_open(const struct pvn_link *l);

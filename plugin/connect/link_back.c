@@ -27,8 +27,7 @@ enum { ATTEMPTS_LOGGED = 4 };
 #define IDLE_NS   (50 * PVN_NS_PER_MS)
 #define WATCH_NS  (200 * PVN_NS_PER_MS)
 #define LINGER_NS PVN_NS_PER_S
-/* For how long a link takes no new sends to go over to better lanes, and the pause after that. */
-#define DRAIN_NS       (100 * PVN_NS_PER_MS)
+/* A link whose open sends have not ended in DRAINS is UP for so long. */
 #define DRAIN_PAUSE_NS PVN_NS_PER_S
 
 enum back_state { TRIES, READY, TAKEN, LINGERS, STOPPED };
@@ -444,13 +443,13 @@ struct pvn_conn *pvn_link_back_look(struct pvn_link *l, bool open, uint64_t now)
     }
     if (!open)
         return pvn_link_back_take(l);
-    if (!drains && now >= l->back.drain_ns) {
+    if (!drains && now >= l->back.pause_ns)
         pvn_link_note(l, PVN_LINK_BETTER);
-        l->back.drain_ns = now + DRAIN_NS;
-    } else if (drains && now >= l->back.drain_ns) {
-        pvn_link_note(l, PVN_LINK_NO_BETTER);
-        l->back.drain_ns = now + DRAIN_PAUSE_NS;
-    }
+    /* The state may have been entered after `now`. */
+    if (!drains || now < l->since_ns + pvn_link_limit_ns(l))
+        return NULL;
+    pvn_link_note(l, PVN_LINK_NO_BETTER);
+    l->back.pause_ns = now + DRAIN_PAUSE_NS;
     return NULL;
 }
 

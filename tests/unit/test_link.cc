@@ -3,6 +3,8 @@
 // The state machine of a comm's link: its table is the one that ARCHITECTURE shows, and nothing else may happen.
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -13,7 +15,8 @@
 #include "tests/support/paths.h"
 
 extern "C" {
-#include "connect/link.h"
+#include "base/param.h"
+#include "connect/link_failover.h"
 }
 
 namespace
@@ -132,6 +135,89 @@ TEST(Link, EachStateIsReachedAndEndsFromEach)
         EXPECT_TRUE(pvn_link_on(&l, PVN_LINK_END, 6));
         EXPECT_EQ(PVN_LINK_ENDED, l.state);
     }
+}
+
+class LinkLimit : public ::testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "40", 1);
+        pvn_err err = {};
+        ASSERT_EQ(0, pvn_params_load(&err));
+        link.conn = &conn;
+    }
+    void TearDown() override
+    {
+        pvn_params_unload();
+        unsetenv("NCCL_PVRDMA_FAILOVER_TIMEOUT");
+    }
+    uint64_t seconds(pvn_link_state state)
+    {
+        link.state = state;
+        return pvn_link_limit_ns(&link) / PVN_NS_PER_S;
+    }
+    void peer_replaces_control_connections()
+    {
+        conn.hello_seen = true;
+        conn.mine.features = conn.theirs.features = PVN_FEATURE_FAILOVER | PVN_FEATURE_KEEPS;
+    }
+
+    pvn_link link = {};
+    pvn_conn conn = {};
+};
+
+TEST_F(LinkLimit, OnlyWaitingForThePeerIsLimited)
+{
+    for (auto state : {PVN_LINK_SETUP, PVN_LINK_UP, PVN_LINK_ENDED}) {
+        link.state = state;
+        EXPECT_EQ(UINT64_MAX, pvn_link_limit_ns(&link)) << pvn_link_state_name(state);
+    }
+    link.state = PVN_LINK_DRAINS;
+    EXPECT_EQ(PVN_NS_PER_S / 10, pvn_link_limit_ns(&link));
+}
+
+TEST_F(LinkLimit, OfALostControlConnectionIsShorterWhereThePeerMayBeElsewhere)
+{
+    EXPECT_EQ(40u, seconds(PVN_LINK_ALONE));
+    link.paths.nothers = 1;
+    EXPECT_EQ(40u, seconds(PVN_LINK_ALONE)) << "the acceptor has no paths";
+    link.sender = true;
+    EXPECT_EQ(10u, seconds(PVN_LINK_ALONE));
+    link.ctrl_err.code = -ECONNRESET;
+    EXPECT_EQ(3u, seconds(PVN_LINK_ALONE)) << "the process may have been killed";
+}
+
+TEST_F(LinkLimit, OfAPeerThatIsGoneIsLongerWhereItMayComeBack)
+{
+    link.ctrl_err.code = -EPIPE;
+    EXPECT_EQ(1u, seconds(PVN_LINK_GONE));
+    peer_replaces_control_connections();
+    EXPECT_EQ(3u, seconds(PVN_LINK_GONE));
+    link.ctrl_err.code = -ECONNRESET;
+    EXPECT_EQ(1u, seconds(PVN_LINK_GONE)) << "it has closed";
+}
+
+TEST_F(LinkLimit, OfAFailoverIsShorterWhereTheProcessSeemsToHaveEnded)
+{
+    pvn_link_failover failover = {};
+    link.failover = &failover;
+    for (auto state : {PVN_LINK_FENCE, PVN_LINK_CONNECT, PVN_LINK_EXCHANGE})
+        EXPECT_EQ(40u, seconds(state));
+    failover.hung_up = true;
+    EXPECT_EQ(3u, seconds(PVN_LINK_CONNECT));
+}
+
+// Something that moves begins the limit again, and so does an excuse.
+TEST_F(LinkLimit, BeginsAgainWhenSomethingMoves)
+{
+    link.state = PVN_LINK_GONE;
+    pvn_link_moved(&link, 7, 100);
+    EXPECT_FALSE(pvn_link_is_over(&link, 7, false, 100 + PVN_NS_PER_S - 1));
+    EXPECT_TRUE(pvn_link_is_over(&link, 7, false, 100 + PVN_NS_PER_S));
+    EXPECT_FALSE(pvn_link_is_over(&link, 8, false, 100 + PVN_NS_PER_S));
+    EXPECT_FALSE(pvn_link_is_over(&link, 8, true, 100 + 2 * PVN_NS_PER_S));
+    EXPECT_TRUE(pvn_link_is_over(&link, 8, false, 100 + 3 * PVN_NS_PER_S));
 }
 
 // Nothing leads out of a failover but its own steps: a byte range is written again only behind a fence.
