@@ -27,12 +27,10 @@ void comm_attend_join(struct pvn_comm *c)
     c->lists.of_driven = all;
     all = c;
     pthread_mutex_unlock(&all_lock);
-    comm_received_join(c);
 }
 
 void comm_attend_leave(struct pvn_comm *c)
 {
-    comm_received_leave(c);
     pthread_mutex_lock(&all_lock);
     while (c->lists.in_step)
         pthread_cond_wait(&step_ended, &all_lock);
@@ -51,6 +49,18 @@ void comm_attend_after_fork(void)
     for (struct pvn_comm *c = all; c; c = c->lists.of_driven)
         c->lists.in_step = false;
     all = NULL;
+}
+
+uint64_t comm_received(uint64_t id)
+{
+    uint64_t n = 0;
+
+    pthread_mutex_lock(&all_lock);
+    for (const struct pvn_comm *c = all; c; c = c->lists.of_driven)
+        if (c->link.id == id && !c->link.sender)
+            n = pvn_engine_received(c->engine);
+    pthread_mutex_unlock(&all_lock);
+    return n ? n : pvn_link_back_received(id);
 }
 
 /* Nothing but the name of its thread may be read of another thread's comm. */

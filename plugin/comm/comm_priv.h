@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of a comm: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
  * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_thread.c, comm_received.c, comm_ctrl.c, comm_failover.c, comm_stats.c and
+ * comm_thread.c, comm_ctrl.c, comm_failover.c, comm_stats.c and
  * comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
@@ -78,7 +78,6 @@ struct comm_end {
 
 /* The lists that the comm is in, each under the lock of its file. */
 struct comm_lists {
-    struct pvn_comm *of_ids;    /* comm_received.c */
     struct pvn_comm *of_live;   /* comm_live.c */
     struct pvn_comm *of_driven; /* comm_attend.c */
     bool driven;                /* whoever attends to another comm of its thread steps it, too */
@@ -246,11 +245,8 @@ void comm_attend_beside(struct pvn_comm *c, uint64_t now);
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
-
-/* comm_received.c, from any thread: messages that the comm with this id has received; 0: not known. */
-void comm_received_join(struct pvn_comm *c);
-void comm_received_leave(struct pvn_comm *c);
+/* Messages that the comm with this id has received, for the HELLO to a peer that connects again; 0: not known. From any thread,
+ * with a listener's lock held or not, and also for a second after a close in a failover. */
 uint64_t comm_received(uint64_t id);
-void comm_received_after_fork(void);
 
 #endif

@@ -406,7 +406,6 @@ void pvn_comm_after_fork(void)
 {
     comm_pending_after_fork();
     comm_attend_after_fork();
-    comm_received_after_fork();
     comm_live_after_fork();
     comm_workers_after_fork();
     comm_help_after_fork();

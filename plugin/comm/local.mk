@@ -33,5 +33,4 @@ libpvn_core_data_la_SOURCES += \
     plugin/comm/comm_attend.c \
     plugin/comm/comm_live.c \
     plugin/comm/comm_pending.c \
-    plugin/comm/comm_received.c \
     plugin/comm/comm_thread.c

@@ -109,15 +109,13 @@ static int dial(struct pvn_link *l, struct pvn_err *err)
 int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err)
 {
     struct pvn_link_failover *f = l->failover;
-    int rc;
 
     if (l->sender)
         return dial(l, err);
     f->next = pvn_link_back_take(l);
-    if (f->next)
-        return 0;
-    rc = pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->next);
-    return rc == 0 && !f->next ? -EAGAIN : rc;
+    if (!f->next)
+        pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->next); /* always 0 */
+    return f->next ? 0 : -EAGAIN;
 }
 
 /* A process that has ended refuses on every path, and its old control connection is gone. Where one

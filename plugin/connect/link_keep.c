@@ -163,16 +163,6 @@ bool pvn_link_keep_step(void)
     return busy;
 }
 
-bool pvn_link_keep_any(void)
-{
-    bool any;
-
-    pthread_mutex_lock(&lock);
-    any = all != NULL;
-    pthread_mutex_unlock(&lock);
-    return any;
-}
-
 void pvn_link_keep_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);

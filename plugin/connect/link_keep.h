@@ -14,7 +14,7 @@
  * A process that is stopped as a whole answers no HELLO. Its machine does, and acknowledges what
  * this end has sent.
  *
- * Threads: step and any: the answering thread, and any: all. The others: as link.h.
+ * Threads: step: the answering thread. The others: as link.h.
  */
 #ifndef PVN_CONNECT_LINK_KEEP_H
 #define PVN_CONNECT_LINK_KEEP_H
@@ -26,8 +26,6 @@
 
 /* One step for all links, which does not block; true: there is more to do soon. */
 bool pvn_link_keep_step(void);
-/* True if there is a link that needs that. */
-bool pvn_link_keep_any(void);
 /* In a forked child: forgets the parent's. */
 void pvn_link_keep_after_fork(void);
 
