@@ -43,9 +43,22 @@ static int check(const struct pvn_key *k, struct pvn_err *err)
     return rc;
 }
 
-static int refuse(struct pvn_err *err, const char *text)
+/* Two settings that contradict each other. */
+static int check_settings(const struct pvn_params *params, struct pvn_err *err)
 {
-    pvn_err_set(err, -EINVAL, "%s", text);
+    if (!params->key_file[0] && params->encrypt != PVN_ENCRYPT_AUTO)
+        pvn_err_set(
+            err, -EINVAL,
+            "NCCL_PVRDMA_ENCRYPT needs a key: set NCCL_PVRDMA_KEY_FILE to the job's key file "
+            "(`pvn-perf --make-key FILE` makes one), or unset both");
+    else if (params->encrypt == PVN_ENCRYPT_ALL && params->transport == PVN_TRANSPORT_RDMA)
+        pvn_err_set(
+            err, -EINVAL,
+            "NCCL_PVRDMA_ENCRYPT=all excludes NCCL_PVRDMA_TRANSPORT=rdma: adapters cannot "
+            "encrypt; set ENCRYPT to control (data over RDMA are in the clear), or TRANSPORT to "
+            "auto");
+    else
+        return 0;
     pvn_err_set_fault(err, PVN_FAULT_USAGE);
     return err->code;
 }
@@ -53,21 +66,11 @@ static int refuse(struct pvn_err *err, const char *text)
 int pvn_seal_take_key(const struct pvn_params *params, struct pvn_key **out, struct pvn_err *err)
 {
     struct pvn_key *k = NULL;
-    int rc;
+    int rc = check_settings(params, err);
 
     *out = NULL;
-    if (!params->key_file[0])
-        return params->encrypt == PVN_ENCRYPT_AUTO
-                   ? 0
-                   : refuse(
-                         err,
-                         "NCCL_PVRDMA_ENCRYPT needs a key: set NCCL_PVRDMA_KEY_FILE to the job's "
-                         "key file (`pvn-perf --make-key FILE` makes one), or unset both");
-    if (params->encrypt == PVN_ENCRYPT_ALL && params->transport == PVN_TRANSPORT_RDMA)
-        return refuse(
-            err, "NCCL_PVRDMA_ENCRYPT=all excludes NCCL_PVRDMA_TRANSPORT=rdma: adapters cannot "
-                 "encrypt; set ENCRYPT to control (data over RDMA are in the clear), or TRANSPORT "
-                 "to auto");
+    if (rc || !params->key_file[0])
+        return rc;
     rc = load_library(params, err);
     if (rc == 0)
         rc = pvn_key_read(params->key_file, &k, err);

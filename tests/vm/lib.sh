@@ -284,7 +284,7 @@ vm_plugin_tests() { # vm_plugin_tests TRANSPORT
         VM_SMP=2 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
         vm_results "$1, one guest" "$job" 3 "$status"
     fi
-    both=$([[ $1 == rdma ]] && echo 7 || echo 5)
+    both=$([[ $1 == rdma ]] && echo 8 || echo 6)
     vm_plugin_pair "$1" perf-pair "two guests" "$both" "$both"
     vm_plugin_pair "$1" perf-faults "failover" "$([[ $1 == rdma ]] && echo 4 || echo 5)" 1
     vm_plugin_pair "$1" perf-kill "two guests" 1
