@@ -324,12 +324,15 @@ static int judge(struct pvn_seal *seal, int ret, unsigned long *reason)
     *reason = 0;
     if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
         return -EAGAIN;
+    /* Before the socket's error: that may be of the alert, which says this to an end that has gone. */
+    *reason = s->ERR_peek_error();
+    /* Version 3.2 and later note the socket's as well. */
+    if (*reason && ERR_GET_LIB(*reason) != ERR_LIB_SYS)
+        return -EBADMSG;
     if (seal->code)
         return seal->code;
-    /* The socket is read again only where all that has come was in order. */
     if (why == SSL_ERROR_ZERO_RETURN || seal->end)
         return 0;
-    *reason = s->ERR_peek_error();
     return -EBADMSG;
 }
 

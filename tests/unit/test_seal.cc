@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -32,6 +33,14 @@ namespace
 {
 
 using Bytes = std::vector<uint8_t>;
+
+// The socket whose sends fail with `code`; noted: it goes into OpenSSL's queue of errors as well, as with version 3.2.
+struct FailingSends {
+    int fd = -1, code = 0;
+    bool noted = false;
+    int fired = 0;
+};
+FailingSends failing;
 
 #define EXPECT_SAYS(text, part)                                                                    \
     EXPECT_NE(std::string::npos, std::string(text).find(part)) << "it says: " << (text)
@@ -364,6 +373,18 @@ TEST(Seal, AStreamGoesOnWithANewKey)
     // Each change is a message of its own: 5 bytes, a type and a tag, in a record.
     size_t records = (1000000 + 16383) / 16384;
     EXPECT_EQ((records - 1) / RECORDS * (5 + 5 + 1 + 16), wire[1].size() - wire[0].size());
+}
+
+TEST(Seal, ASendThatFailsSaysWhatTheSocketSays)
+{
+    Ends e;
+    ASSERT_TRUE(e.shake());
+    failing = {e.near[0], ECONNABORTED, true};
+    EXPECT_EQ(-ECONNABORTED, pvn_seal_send(e.s[0], "acks", 4));
+    EXPECT_EQ(1, failing.fired);
+    failing = {};
+    EXPECT_EQ(-ECONNABORTED, pvn_seal_send(e.s[0], "acks", 4)) << "and stays so";
+    EXPECT_EQ(0u, ERR_peek_error());
 }
 
 TEST(Seal, OneHandshakesExportIsNoOthers)
@@ -717,6 +738,21 @@ TEST(Relay, EveryFlippedByteOfARecordIsNoticed)
     EXPECT_GT(len, 20u);
 }
 
+// Whoever damages a record may end the connection behind it, so that the alert cannot be sent.
+TEST(Relay, ADamagedRecordBeforeTheEndIsNoticed)
+{
+    Ends e;
+    Bytes got(100);
+    ASSERT_TRUE(e.shake());
+    ASSERT_EQ(9, pvn_seal_send(e.s[0], "gradients", 9));
+    Bytes record = e.take(0);
+    record[10] ^= 0x40;
+    e.give(1, record);
+    e.hang_up(1);
+    EXPECT_EQ(-EBADMSG, pvn_seal_recv(e.s[1], got.data(), got.size()));
+    EXPECT_EQ(-EBADMSG, pvn_seal_recv(e.s[1], got.data(), got.size())) << "and stays so";
+}
+
 TEST(Relay, RecordsThatAreRepeatedDroppedOrExchangedAreNoticed)
 {
     for (int kind = 0; kind < 4; kind++) {
@@ -773,3 +809,15 @@ TEST(Relay, ManyThatFail)
 }
 
 } // namespace
+
+// libc's, but for the socket whose sends fail.
+extern "C" ssize_t send(int fd, const void *p, size_t n, int flags)
+{
+    if (failing.code == 0 || fd != failing.fd)
+        return sendto(fd, p, n, flags, nullptr, 0);
+    failing.fired++;
+    if (failing.noted)
+        ERR_raise(ERR_LIB_SYS, failing.code);
+    errno = failing.code;
+    return -1;
+}
