@@ -68,11 +68,18 @@ static BIO_METHOD *method;
 
 /* ---- the socket, as OpenSSL sees it ---- */
 
+/* A kernel that has no memory at the moment has no room. */
+static bool is_for_now(int code, int retry)
+{
+    return code == EAGAIN || code == EWOULDBLOCK ||
+           (retry == BIO_FLAGS_WRITE && (code == ENOBUFS || code == ENOMEM));
+}
+
 static int socket_result(BIO *bio, struct pvn_seal *s, ssize_t n, int retry)
 {
     if (n >= 0)
         return (int)n;
-    if (errno == EAGAIN || errno == EWOULDBLOCK)
+    if (is_for_now(errno, retry))
         pvn_ssl_get()->BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
     else
         s->code = -errno;

@@ -387,6 +387,20 @@ TEST(Seal, ASendThatFailsSaysWhatTheSocketSays)
     EXPECT_EQ(0u, ERR_peek_error());
 }
 
+// The kernel has no memory for a moment: as without a seal, the bytes are sent by a repetition.
+TEST(Seal, ASendForWhichTheKernelHasNoMemoryIsRepeated)
+{
+    for (int code : {ENOBUFS, ENOMEM}) {
+        Ends e;
+        ASSERT_TRUE(e.shake());
+        failing = {e.near[0], code};
+        EXPECT_EQ(-EAGAIN, pvn_seal_send(e.s[0], "acks", 4)) << code;
+        EXPECT_EQ(1, failing.fired);
+        failing = {};
+        EXPECT_EQ(text("acks"), e.carry(0, text("acks")));
+    }
+}
+
 TEST(Seal, OneHandshakesExportIsNoOthers)
 {
     std::vector<Bytes> all;
