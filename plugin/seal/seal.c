@@ -22,7 +22,8 @@ enum {
     BURST = 16 * RECORD,               /* bytes that one call of sendv takes at most */
     /* Bytes taken from the socket at once, of bulk: four full records with header, type and tag. OpenSSL aligns its buffer
      * by 3 bytes, and reads what is missing of a last one by a call of its own. */
-    READ_AHEAD = 4 * (RECORD + 5 + 1 + 16) + 3
+    READ_AHEAD = 4 * (RECORD + 5 + 1 + 16) + 3,
+    HELD = 64 /* bytes of the message of a new key, 27, and some */
 };
 
 /* The stream's turn, taken in the order of arrival: a thread that seals one record after the other would else keep one out
@@ -47,7 +48,10 @@ struct pvn_seal {
     bool empty;        /* the last call that received took all that the socket had */
     bool begun_record; /* a send has returned -EAGAIN, and is to be repeated */
     struct direction out, in;
-    uint64_t records; /* sent with the current key */
+    uint64_t records;   /* sent with the current key */
+    bool holds;         /* what OpenSSL writes goes to `held` */
+    uint8_t held[HELD]; /* bytes [held_begin, held_end): they go out before what is sent next */
+    size_t held_begin, held_end;
     uint8_t secret[PVN_SEAL_SECRET];
 };
 
@@ -86,15 +90,55 @@ static int socket_result(BIO *bio, struct pvn_seal *s, ssize_t n, int retry)
     return -1;
 }
 
+static ssize_t give(int fd, const void *buf, size_t len)
+{
+    ssize_t n;
+
+    do {
+        n = send(fd, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static ssize_t hold(struct pvn_seal *s, const char *buf, size_t len)
+{
+    if (s->held_begin == s->held_end)
+        s->held_begin = s->held_end = 0;
+    if (len > sizeof(s->held) - s->held_end) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    memcpy(s->held + s->held_end, buf, len);
+    s->held_end += len;
+    return (ssize_t)len;
+}
+
+/* -1: the socket has not taken all that is held. */
+static ssize_t give_held(struct pvn_seal *s)
+{
+    while (s->held_begin < s->held_end) {
+        ssize_t n = give(s->fd, s->held + s->held_begin, s->held_end - s->held_begin);
+
+        if (n < 0)
+            return -1;
+        s->held_begin += (size_t)n;
+    }
+    return 0;
+}
+
 static int socket_write(BIO *bio, const char *buf, int len)
 {
     struct pvn_seal *s = pvn_ssl_get()->BIO_get_data(bio);
     ssize_t n;
 
     pvn_ssl_get()->BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
-    do {
-        n = send(s->fd, buf, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
+    if (s->holds) {
+        n = hold(s, buf, (size_t)len);
+    } else {
+        n = give_held(s);
+        if (n == 0)
+            n = give(s->fd, buf, (size_t)len);
+    }
     return socket_result(bio, s, n, BIO_FLAGS_WRITE);
 }
 
@@ -421,13 +465,27 @@ static void give_turn(struct pvn_seal *seal)
     atomic_fetch_add_explicit(&seal->turn.current, 1, memory_order_release);
 }
 
-/* Counts a record, the first one of a new key if the current one has enough. The other end learns of it by the stream. */
+/* The other end learns of it by the stream. The message waits here for the record behind it: while OpenSSL has one that
+ * it cannot send, it receives nothing either. */
+static bool renew_key(struct pvn_seal *seal)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+    bool done;
+
+    seal->holds = true;
+    done = s->SSL_key_update(seal->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1 &&
+           s->SSL_do_handshake(seal->ssl) == 1;
+    seal->holds = false;
+    s->ERR_clear_error(); /* the record's own call says what is wrong for good */
+    return done;
+}
+
+/* Counts a record, the first one of a new key if the current one has enough. */
 static void count_record(struct pvn_seal *seal)
 {
     if (seal->begun_record)
         return;
-    if (seal->records >= records_per_key &&
-        pvn_ssl_get()->SSL_key_update(seal->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+    if (seal->records >= records_per_key && renew_key(seal))
         seal->records = 0;
     seal->records++;
 }

@@ -375,6 +375,61 @@ TEST(Seal, AStreamGoesOnWithANewKey)
     EXPECT_EQ((records - 1) / RECORDS * (5 + 5 + 1 + 16), wire[1].size() - wire[0].size());
 }
 
+// The message of a new key may find no room, and a record behind it. What comes meanwhile is received nevertheless: else two
+// ends that both wait for room would wait without end.
+TEST(Seal, ANewKeyThatFindsNoRoomKeepsNothingFromBeingReceived)
+{
+    enum { OF_A_RECORD = 5 + 1 + 16, KEY_UPDATE = 5 + OF_A_RECORD };
+    size_t refused = 0; // keys whose message, or the record behind it, was refused as a whole
+    for (size_t len : {100, 2000, 16384}) {
+        SCOPED_TRACE(len);
+        Ends e;
+        pvn_seal_rekey_after(1);
+        ASSERT_TRUE(e.shake());
+        size_t done[2] = {};
+        Bytes record = many(len), got(2 * len);
+        ssize_t n = 0;
+        for (int end = 0; end < 2; end++)
+            while ((n = pvn_seal_send(e.s[end], record.data(), len)) != -EAGAIN) {
+                ASSERT_EQ(static_cast<ssize_t>(len), n);
+                done[end]++;
+            }
+        Bytes sent[2];
+        for (int end = 0; end < 2; end++)
+            for (Bytes b; !(b = e.take(end)).empty();)
+                sent[end].insert(sent[end].end(), b.begin(), b.end());
+        for (int end = 0; end < 2; end++)
+            refused += (sent[end].size() + KEY_UPDATE) % (len + OF_A_RECORD + KEY_UPDATE) == 0;
+        for (int end = 0; end < 2; end++) {
+            e.give(!end, Bytes(sent[end].begin(),
+                               sent[end].begin() + static_cast<long>(len) + OF_A_RECORD));
+            EXPECT_EQ(static_cast<ssize_t>(len), pvn_seal_recv(e.s[!end], got.data(), got.size()))
+                << "end " << !end << " has no room to send, and gets nothing";
+        }
+        for (int end = 0; end < 2; end++) {
+            e.give(!end, Bytes(sent[end].begin() + static_cast<long>(len) + OF_A_RECORD,
+                               sent[end].end()));
+            size_t come = 1;
+            for (int i = 0; i < 100 && come <= done[end]; i++) {
+                while ((n = pvn_seal_recv(e.s[!end], got.data(), len)) ==
+                       static_cast<ssize_t>(len)) {
+                    EXPECT_TRUE(std::equal(record.begin(), record.end(), got.begin()));
+                    come++;
+                }
+                ASSERT_EQ(-EAGAIN, n);
+                if (come == done[end]) {
+                    ASSERT_EQ(static_cast<ssize_t>(len),
+                              pvn_seal_send(e.s[end], record.data(), len));
+                    e.pass();
+                }
+            }
+            EXPECT_EQ(done[end] + 1, come) << "the refused one is sent by its repetition";
+        }
+    }
+    pvn_seal_rekey_after(0);
+    EXPECT_LT(0u, refused) << "or nothing is tested";
+}
+
 TEST(Seal, ASendThatFailsSaysWhatTheSocketSays)
 {
     Ends e;
