@@ -296,7 +296,7 @@ static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
 
 static int end_of_stream(struct tcp_lane *t, struct stream *s)
 {
-    if (s->have_frame || staged(s) > 0)
+    if (s->have_frame || staged(s) > 0 || s->io->has_pending(s->seal))
         return tcp_dead(t, s, -ECONNRESET,
                         "receiving: the peer's stream ended in the middle of a message");
     int lost = t->cts && s == &t->s[0] ? tcp_cts_lost(t) : 0;

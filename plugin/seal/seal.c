@@ -616,9 +616,12 @@ ssize_t pvn_seal_recvv(struct pvn_seal *seal, const struct iovec *iov, int n)
     return got ? (ssize_t)got : rc;
 }
 
+/* OpenSSL does not count the header of a record that it waits for ("RB": reading the body). */
 bool pvn_seal_has_pending(const struct pvn_seal *seal)
 {
-    return pvn_ssl_get()->SSL_has_pending(seal->ssl) == 1;
+    const struct pvn_ssl *s = pvn_ssl_get();
+
+    return s->SSL_has_pending(seal->ssl) == 1 || strcmp(s->SSL_rstate_string(seal->ssl), "RB") == 0;
 }
 
 int pvn_seal_export(struct pvn_seal *seal, const char *label, uint8_t *out, size_t len,

@@ -58,7 +58,7 @@ ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len);
  * beginning of a record. */
 ssize_t pvn_seal_sendv(struct pvn_seal *s, const struct iovec *iov, int n);
 ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n);
-/* True if recv has bytes that it has taken from the socket already. */
+/* True if recv has bytes that it has taken from the socket already; after the end: it came in the middle of a record. */
 bool pvn_seal_has_pending(const struct pvn_seal *s);
 
 /* A secret that both ends of this stream have and nobody else. After the handshake. 0 or a negative errno. */

@@ -68,6 +68,7 @@
     F(SSL_key_update)                                                                              \
     F(SSL_new)                                                                                     \
     F(SSL_read_ex)                                                                                 \
+    F(SSL_rstate_string)                                                                           \
     F(SSL_session_reused)                                                                          \
     F(SSL_set_accept_state)                                                                        \
     F(SSL_set_bio)                                                                                 \

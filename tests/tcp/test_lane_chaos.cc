@@ -292,12 +292,14 @@ TEST_P(LaneChaos, StallInTheMiddle)
 TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
 {
     ChaosPair beside;
+    beside.sealed = GetParam().sealed;
     beside.open_through(1, zerocopy, 8192);
     Traffic other(beside, 400, 2000, 5);
 
     for (const uint64_t at : {0, 1, 4, 20, 39, 40, 63, 64, 65, 100, 5000, 50000}) {
         SCOPED_TRACE("reset after " + std::to_string(at) + " bytes");
         ChaosPair pair;
+        pair.sealed = GetParam().sealed;
         pair.open_through(streams, zerocopy, 8192);
         Traffic t(pair, 60, 200000, 6);
         ChaosFault f;
@@ -341,6 +343,7 @@ TEST_P(LaneChaos, HalfCloseIsTheEnd)
             continue;
         SCOPED_TRACE("end after " + std::to_string(at) + " bytes");
         ChaosPair pair;
+        pair.sealed = GetParam().sealed;
         pair.open_through(streams, zerocopy, 8192);
         Traffic t(pair, 60, 200000, 7);
         /* Each once: a fault at byte 0 may fire before the next call. */
@@ -357,6 +360,31 @@ TEST_P(LaneChaos, HalfCloseIsTheEnd)
         EXPECT_EQ(-ECONNRESET, t.got_rc);
         t.expect_guards_whole();
         EXPECT_EQ(static_cast<unsigned>(streams), pair.proxy->total(kToServer).half_closes);
+    }
+}
+
+// One stream ends in the middle of a message, or of the record of one, and the others live: whatever is behind is lost.
+TEST_P(LaneChaos, HalfCloseInTheMiddleOfAMessageIsALoss)
+{
+    for (const uint64_t at : {1, 5, 17, 60}) {
+        SCOPED_TRACE("end after " + std::to_string(at) + " bytes");
+        ChaosPair pair;
+        pair.sealed = GetParam().sealed;
+        pair.open_through(streams, zerocopy, 8192);
+        Traffic t(pair, 1, 200, 7);
+        ChaosFault f;
+        f.half_close_at = at;
+        pair.proxy->set(0, kToServer, f);
+        EXPECT_TRUE(ChaosProxy::wait_for([&] {
+            t.turn();
+            return t.got_rc != 0;
+        })) << t.st
+            << " sent, " << t.rt << " received";
+        EXPECT_EQ(-ECONNRESET, t.got_rc);
+        EXPECT_NE(nullptr, strstr(pair.rx->err.reason[0], "in the middle of a message"))
+            << pair.rx->err.reason[0];
+        EXPECT_EQ(1u, pair.proxy->counters(0, kToServer).half_closes);
+        t.expect_guards_whole();
     }
 }
 

@@ -231,14 +231,28 @@ TEST(Seal, ARestThatWasTakenFromTheSocketIsKnown)
     EXPECT_FALSE(pvn_seal_has_pending(e.s[1]));
     EXPECT_EQ(-EAGAIN, pvn_seal_recv(e.s[1], b, 2));
     EXPECT_FALSE(pvn_seal_has_pending(e.s[1]));
-    // The beginning of a record shows as well.
-    ASSERT_EQ(4, pvn_seal_send(e.s[0], "1234", 4));
+    // The beginning of a record shows as well, and does when its rest never comes.
+    ASSERT_EQ(2, pvn_seal_send(e.s[0], "12", 2));
     Bytes record = e.take(0);
-    e.give(1, Bytes(record.begin(), record.end() - 1));
-    EXPECT_EQ(-EAGAIN, pvn_seal_recv(e.s[1], b, 2));
-    EXPECT_TRUE(pvn_seal_has_pending(e.s[1]));
+    for (size_t at = 0; at + 1 < record.size(); at++) {
+        e.give(1, Bytes(record.begin() + static_cast<long>(at),
+                        record.begin() + static_cast<long>(at) + 1));
+        EXPECT_EQ(-EAGAIN, pvn_seal_recv(e.s[1], b, 2));
+        EXPECT_TRUE(pvn_seal_has_pending(e.s[1])) << at + 1 << " bytes";
+    }
     e.give(1, Bytes(record.end() - 1, record.end()));
     EXPECT_EQ(2, pvn_seal_recv(e.s[1], b, 2));
+    EXPECT_FALSE(pvn_seal_has_pending(e.s[1]));
+    for (size_t len : {1, 5, 20}) {
+        Ends f;
+        ASSERT_TRUE(f.shake());
+        ASSERT_EQ(2, pvn_seal_send(f.s[0], "12", 2));
+        record = f.take(0);
+        f.give(1, Bytes(record.begin(), record.begin() + static_cast<long>(len)));
+        f.hang_up(1);
+        EXPECT_EQ(0, pvn_seal_recv(f.s[1], b, 2));
+        EXPECT_TRUE(pvn_seal_has_pending(f.s[1])) << len << " bytes";
+    }
 }
 
 TEST(Seal, ShortPiecesShareARecord)
