@@ -216,6 +216,7 @@ struct LanePair {
         if (sealed) {
             pvn_err err = PVN_ERR_INIT;
             ASSERT_TRUE(load_tls(&err)) << err.reason[0];
+            pvn_seal_rekey_after(5); // new keys come amid whatever a test does
         }
         c.secret = sealed ? sender_secret : nullptr;
         c.sender = true;

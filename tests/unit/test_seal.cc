@@ -309,11 +309,12 @@ TEST(Seal, ASendWithoutRoomIsRepeated)
     EXPECT_EQ(all, got);
 }
 
-// A worker seals while the comm's thread receives on the same stream.
+// A worker seals while the comm's thread receives on the same stream; keys are renewed meanwhile.
 TEST(Seal, OneThreadSendsWhileAnotherReceives)
 {
     Ends e;
     Bytes large = many(20000000);
+    pvn_seal_rekey_after(20);
     ASSERT_TRUE(e.shake());
     std::atomic<bool> over{false};
     // Both ends send and receive at once, each with two threads.
@@ -328,15 +329,18 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
         }
     };
     Bytes got[2];
+    std::atomic<size_t> come[2] = {};
     auto receiver = [&](int end) {
         Bytes b(100000);
-        while (got[end].size() < large.size() && !over) {
+        while (come[end] < large.size() && !over) {
             iovec v = {b.data(), b.size()};
             ssize_t n = pvn_seal_recvv(e.s[end], &v, 1);
-            if (n > 0)
+            if (n > 0) {
                 got[end].insert(got[end].end(), b.begin(), b.begin() + n);
-            else if (n != -EAGAIN)
+                come[end] += static_cast<size_t>(n);
+            } else if (n != -EAGAIN) {
                 break;
+            }
         }
     };
     std::vector<std::thread> threads;
@@ -346,8 +350,7 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
     }
     // Bytes for which a far end has no room yet.
     Bytes waiting[2];
-    for (Deadline wait;
-         wait.left() && !(got[0].size() == large.size() && got[1].size() == large.size());)
+    for (Deadline wait; wait.left() && !(come[0] == large.size() && come[1] == large.size());)
         for (int to = 0; to < 2; to++) {
             if (waiting[to].empty())
                 waiting[to] = e.take(!to);
@@ -362,6 +365,7 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
     e.hang_up(1);
     for (auto &t : threads)
         t.join();
+    pvn_seal_rekey_after(0);
     EXPECT_EQ(large, got[0]);
     EXPECT_EQ(large, got[1]);
 }
