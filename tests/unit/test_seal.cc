@@ -8,21 +8,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "support/deadline.h"
+#include "unit/seal_ends.h"
 
 extern "C" {
 #include "seal/seal.h"
@@ -31,16 +27,6 @@ extern "C" {
 
 namespace
 {
-
-using Bytes = std::vector<uint8_t>;
-
-// The socket whose sends fail with `code`; noted: it goes into OpenSSL's queue of errors as well, as with version 3.2.
-struct FailingSends {
-    int fd = -1, code = 0;
-    bool noted = false;
-    int fired = 0;
-};
-FailingSends failing;
 
 #define EXPECT_SAYS(text, part)                                                                    \
     EXPECT_NE(std::string::npos, std::string(text).find(part)) << "it says: " << (text)
@@ -68,135 +54,6 @@ long without_x25519(SSL_CTX *c, int cmd, long n, void *p)
     if (cmd == SSL_CTRL_SET_GROUPS_LIST && strstr(static_cast<char *>(p), "X25519"))
         return 0;
     return SSL_CTX_ctrl(c, cmd, n, p);
-}
-
-// Takes what an end has sent; direction 0: from the connector. Gives what the other end gets.
-using Filter = std::function<Bytes(int direction, Bytes)>;
-
-struct Ends {
-    int near[2] = {-1, -1}, far[2] = {-1, -1}; // of the connector and the acceptor
-    pvn_seal *s[2] = {};
-    int rc[2] = {-EAGAIN, -EAGAIN};
-    pvn_err err[2] = {PVN_ERR_INIT, PVN_ERR_INIT};
-    Bytes sent[2]; // by each end, before the filter
-    Filter filter = [](int, Bytes b) { return b; };
-
-    static Bytes secret(uint8_t of)
-    {
-        return Bytes(PVN_SEAL_SECRET, of);
-    }
-    explicit Ends(const Bytes &connector = secret(1), const Bytes &acceptor = secret(1))
-    {
-        pvn_err e = PVN_ERR_INIT;
-        EXPECT_NE(nullptr, pvn_ssl_load("libssl.so.3", &e)) << e.reason[0];
-        for (int i = 0; i < 2; i++) {
-            int sv[2];
-            EXPECT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv));
-            near[i] = sv[0];
-            far[i] = sv[1];
-        }
-        s[0] = pvn_seal_new(near[0], false, connector.data(), &e);
-        EXPECT_NE(nullptr, s[0]) << e.reason[0];
-        s[1] = pvn_seal_new(near[1], true, acceptor.data(), &e);
-        EXPECT_NE(nullptr, s[1]) << e.reason[0];
-    }
-    Ends(const Ends &) = delete;
-    ~Ends()
-    {
-        for (int i = 0; i < 2; i++) {
-            pvn_seal_free(s[i]);
-            hang_up(i);
-            close(near[i]);
-        }
-    }
-    // The end gets no more, and sees the end of the connection.
-    void hang_up(int end)
-    {
-        if (far[end] >= 0)
-            close(far[end]);
-        far[end] = -1;
-    }
-    // Takes what an end has sent, without delivering it.
-    Bytes take(int from)
-    {
-        Bytes b(1 << 20);
-        ssize_t n = far[from] < 0 ? 0 : recv(far[from], b.data(), b.size(), 0);
-        b.resize(n > 0 ? static_cast<size_t>(n) : 0);
-        sent[from].insert(sent[from].end(), b.begin(), b.end());
-        return b;
-    }
-    void give(int to, const Bytes &b)
-    {
-        if (far[to] >= 0 && !b.empty())
-            send(far[to], b.data(), b.size(), MSG_NOSIGNAL);
-    }
-    bool pass()
-    {
-        bool moved = false;
-        for (int from = 0; from < 2; from++) {
-            Bytes b = take(from);
-            moved |= !b.empty();
-            if (!b.empty())
-                give(!from, filter(from, b));
-        }
-        return moved;
-    }
-    void step()
-    {
-        for (int i = 0; i < 2; i++)
-            if (rc[i] == -EAGAIN)
-                rc[i] = pvn_seal_handshake(s[i], &err[i]);
-    }
-    // Until nothing moves any more; then both ends see the end. True if both have done the handshake.
-    bool shake(bool leave_open = true)
-    {
-        do
-            step();
-        while (pass());
-        if (rc[0] == 0 && rc[1] == 0 && leave_open)
-            return true;
-        hang_up(0);
-        hang_up(1);
-        step();
-        return rc[0] == 0 && rc[1] == 0;
-    }
-    // All that comes from `from` within n bytes to the other end; empty and *end: the code of the receive.
-    Bytes carry(int from, const Bytes &what, ssize_t *code = nullptr)
-    {
-        Bytes got, piece(100000);
-        size_t done = 0;
-        ssize_t n = -EAGAIN;
-        for (bool moved = true; moved && (n > 0 || n == -EAGAIN);) {
-            moved = false;
-            if (done < what.size()) {
-                ssize_t w = pvn_seal_send(s[from], what.data() + done, what.size() - done);
-                if (w > 0)
-                    done += static_cast<size_t>(w);
-                moved |= w > 0;
-            }
-            moved |= pass();
-            n = pvn_seal_recv(s[!from], piece.data(), piece.size());
-            if (n > 0)
-                got.insert(got.end(), piece.begin(), piece.begin() + n);
-            moved |= n > 0;
-        }
-        if (code)
-            *code = n;
-        return got;
-    }
-};
-
-Bytes text(const char *s)
-{
-    return Bytes(s, s + strlen(s));
-}
-
-Bytes many(size_t n)
-{
-    Bytes b(n);
-    for (size_t i = 0; i < n; i++)
-        b[i] = static_cast<uint8_t>(i * 7 + i / 251);
-    return b;
 }
 
 // ---- what works ----
@@ -278,200 +135,6 @@ TEST(Seal, ShortPiecesShareARecord)
     expected.insert(expected.end(), head.begin(), head.end());
     EXPECT_EQ(expected, got);
     EXPECT_EQ(-EAGAIN, pvn_seal_recvv(f.s[1], in, 3));
-}
-
-// Bytes for which the socket has no room are sent by a repetition, which may begin with other pieces and have more bytes.
-TEST(Seal, ASendWithoutRoomIsRepeated)
-{
-    Ends e;
-    Bytes all = many(3000000), got;
-    ASSERT_TRUE(e.shake());
-    size_t done = 0, refused = 0;
-    while (got.size() < all.size()) {
-        size_t left = all.size() - done, first = left > 5 ? 5 + done % 20000 : left;
-        first = first < left ? first : left;
-        iovec out[] = {{all.data() + done, first}, {all.data() + done + first, left - first}};
-        ssize_t n = left ? pvn_seal_sendv(e.s[0], out, left > first ? 2 : 1) : -EAGAIN;
-        if (n > 0)
-            done += static_cast<size_t>(n);
-        refused += n == -EAGAIN && left;
-        ASSERT_TRUE(n > 0 || n == -EAGAIN) << n;
-        if (n > 0)
-            continue;
-        e.pass();
-        Bytes piece(70000);
-        iovec in[] = {{piece.data(), 3}, {piece.data() + 3, piece.size() - 3}};
-        while ((n = pvn_seal_recvv(e.s[1], in, 2)) > 0)
-            got.insert(got.end(), piece.begin(), piece.begin() + n);
-        ASSERT_EQ(-EAGAIN, n);
-    }
-    EXPECT_LT(3u, refused) << "or nothing is tested";
-    EXPECT_EQ(all, got);
-}
-
-// A worker seals while the comm's thread receives on the same stream; keys are renewed meanwhile.
-TEST(Seal, OneThreadSendsWhileAnotherReceives)
-{
-    Ends e;
-    Bytes large = many(20000000);
-    pvn_seal_rekey_after(20);
-    ASSERT_TRUE(e.shake());
-    std::atomic<bool> over{false};
-    // Both ends send and receive at once, each with two threads.
-    auto sender = [&](int end) {
-        for (size_t done = 0; done < large.size();) {
-            iovec v = {large.data() + done, large.size() - done};
-            ssize_t n = pvn_seal_sendv(e.s[end], &v, 1);
-            if (n > 0)
-                done += static_cast<size_t>(n);
-            else if (n != -EAGAIN)
-                break;
-        }
-    };
-    Bytes got[2];
-    std::atomic<size_t> come[2] = {};
-    auto receiver = [&](int end) {
-        Bytes b(100000);
-        while (come[end] < large.size() && !over) {
-            iovec v = {b.data(), b.size()};
-            ssize_t n = pvn_seal_recvv(e.s[end], &v, 1);
-            if (n > 0) {
-                got[end].insert(got[end].end(), b.begin(), b.begin() + n);
-                come[end] += static_cast<size_t>(n);
-            } else if (n != -EAGAIN) {
-                break;
-            }
-        }
-    };
-    std::vector<std::thread> threads;
-    for (int end = 0; end < 2; end++) {
-        threads.emplace_back(sender, end);
-        threads.emplace_back(receiver, end);
-    }
-    // Bytes for which a far end has no room yet.
-    Bytes waiting[2];
-    for (Deadline wait; wait.left() && !(come[0] == large.size() && come[1] == large.size());)
-        for (int to = 0; to < 2; to++) {
-            if (waiting[to].empty())
-                waiting[to] = e.take(!to);
-            ssize_t n = waiting[to].empty() ? 0
-                                            : send(e.far[to], waiting[to].data(),
-                                                   waiting[to].size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-            if (n > 0)
-                waiting[to].erase(waiting[to].begin(), waiting[to].begin() + n);
-        }
-    over = true;
-    e.hang_up(0);
-    e.hang_up(1);
-    for (auto &t : threads)
-        t.join();
-    pvn_seal_rekey_after(0);
-    EXPECT_EQ(large, got[0]);
-    EXPECT_EQ(large, got[1]);
-}
-
-// One key may seal so much only.
-TEST(Seal, AStreamGoesOnWithANewKey)
-{
-    enum { RECORDS = 10 };
-    Bytes wire[2];
-    for (int changes = 0; changes < 2; changes++) {
-        Ends e;
-        pvn_seal_rekey_after(changes ? RECORDS : 0);
-        ASSERT_TRUE(e.shake());
-        for (int from = 0; from < 2; from++) {
-            size_t handshake = e.sent[from].size();
-            EXPECT_EQ(many(1000000), e.carry(from, many(1000000)));
-            if (from == 0)
-                wire[changes] =
-                    Bytes(e.sent[0].begin() + static_cast<long>(handshake), e.sent[0].end());
-        }
-    }
-    pvn_seal_rekey_after(0);
-    // Each change is a message of its own: 5 bytes, a type and a tag, in a record.
-    size_t records = (1000000 + 16383) / 16384;
-    EXPECT_EQ((records - 1) / RECORDS * (5 + 5 + 1 + 16), wire[1].size() - wire[0].size());
-}
-
-// The message of a new key may find no room, and a record behind it. What comes meanwhile is received nevertheless: else two
-// ends that both wait for room would wait without end.
-TEST(Seal, ANewKeyThatFindsNoRoomKeepsNothingFromBeingReceived)
-{
-    enum { OF_A_RECORD = 5 + 1 + 16, KEY_UPDATE = 5 + OF_A_RECORD };
-    size_t refused = 0; // keys whose message, or the record behind it, was refused as a whole
-    for (size_t len : {100, 2000, 16384}) {
-        SCOPED_TRACE(len);
-        Ends e;
-        pvn_seal_rekey_after(1);
-        ASSERT_TRUE(e.shake());
-        size_t done[2] = {};
-        Bytes record = many(len), got(2 * len);
-        ssize_t n = 0;
-        for (int end = 0; end < 2; end++)
-            while ((n = pvn_seal_send(e.s[end], record.data(), len)) != -EAGAIN) {
-                ASSERT_EQ(static_cast<ssize_t>(len), n);
-                done[end]++;
-            }
-        Bytes sent[2];
-        for (int end = 0; end < 2; end++)
-            for (Bytes b; !(b = e.take(end)).empty();)
-                sent[end].insert(sent[end].end(), b.begin(), b.end());
-        for (int end = 0; end < 2; end++)
-            refused += (sent[end].size() + KEY_UPDATE) % (len + OF_A_RECORD + KEY_UPDATE) == 0;
-        for (int end = 0; end < 2; end++) {
-            e.give(!end, Bytes(sent[end].begin(),
-                               sent[end].begin() + static_cast<long>(len) + OF_A_RECORD));
-            EXPECT_EQ(static_cast<ssize_t>(len), pvn_seal_recv(e.s[!end], got.data(), got.size()))
-                << "end " << !end << " has no room to send, and gets nothing";
-        }
-        for (int end = 0; end < 2; end++) {
-            e.give(!end, Bytes(sent[end].begin() + static_cast<long>(len) + OF_A_RECORD,
-                               sent[end].end()));
-            size_t come = 1;
-            for (int i = 0; i < 100 && come <= done[end]; i++) {
-                while ((n = pvn_seal_recv(e.s[!end], got.data(), len)) ==
-                       static_cast<ssize_t>(len)) {
-                    EXPECT_TRUE(std::equal(record.begin(), record.end(), got.begin()));
-                    come++;
-                }
-                ASSERT_EQ(-EAGAIN, n);
-                if (come == done[end]) {
-                    ASSERT_EQ(static_cast<ssize_t>(len),
-                              pvn_seal_send(e.s[end], record.data(), len));
-                    e.pass();
-                }
-            }
-            EXPECT_EQ(done[end] + 1, come) << "the refused one is sent by its repetition";
-        }
-    }
-    pvn_seal_rekey_after(0);
-    EXPECT_LT(0u, refused) << "or nothing is tested";
-}
-
-TEST(Seal, ASendThatFailsSaysWhatTheSocketSays)
-{
-    Ends e;
-    ASSERT_TRUE(e.shake());
-    failing = {e.near[0], ECONNABORTED, true};
-    EXPECT_EQ(-ECONNABORTED, pvn_seal_send(e.s[0], "acks", 4));
-    EXPECT_EQ(1, failing.fired);
-    failing = {};
-    EXPECT_EQ(-ECONNABORTED, pvn_seal_send(e.s[0], "acks", 4)) << "and stays so";
-    EXPECT_EQ(0u, ERR_peek_error());
-}
-
-// The kernel has no memory for a moment: as without a seal, the bytes are sent by a repetition.
-TEST(Seal, ASendForWhichTheKernelHasNoMemoryIsRepeated)
-{
-    for (int code : {ENOBUFS, ENOMEM}) {
-        Ends e;
-        ASSERT_TRUE(e.shake());
-        failing = {e.near[0], code};
-        EXPECT_EQ(-EAGAIN, pvn_seal_send(e.s[0], "acks", 4)) << code;
-        EXPECT_EQ(1, failing.fired);
-        failing = {};
-        EXPECT_EQ(text("acks"), e.carry(0, text("acks")));
-    }
 }
 
 TEST(Seal, OneHandshakesExportIsNoOthers)
@@ -896,15 +559,3 @@ TEST(Relay, ManyThatFail)
 }
 
 } // namespace
-
-// libc's, but for the socket whose sends fail.
-extern "C" ssize_t send(int fd, const void *p, size_t n, int flags)
-{
-    if (failing.code == 0 || fd != failing.fd)
-        return sendto(fd, p, n, flags, nullptr, 0);
-    failing.fired++;
-    if (failing.noted)
-        ERR_raise(ERR_LIB_SYS, failing.code);
-    errno = failing.code;
-    return -1;
-}
