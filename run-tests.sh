@@ -143,7 +143,7 @@ build_ahead() {
     echo debian >&3
 }
 
-# A build that was stopped may leave a library without its archive, which make takes for finished: it begins anew.
+# A build that was stopped may leave a library without its archive, which make takes for finished, so that the tree is removed.
 tree_ahead() {
     local dir=$1
     shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# What a key costs: this build's plugin without one (pvrdma), with one and ENCRYPT=control (control), and with sealed data,
+# Measures what a key costs: this build's plugin without one (pvrdma), with one and ENCRYPT=control (control), and with sealed data,
 # by the comm's thread (sealed) and by worker threads (k1, k2, k4): latency, bandwidth and processor time by tcp.sh, interleaved;
 # 1, 64 and 512 comms set up at once; beside the floor: AES-128-GCM of one processor by `openssl speed`, and a stream of
 # s_server and s_client; and beside WireGuard, where the kernel has it, with the plugin without a key on top.

@@ -81,7 +81,7 @@ static void close_ends(struct ends *e)
     fuzz_require(ERR_peek_error() == 0, "no error is left for the host process");
 }
 
-/* What an end does: its handshake, then its message and what comes. */
+/* One end does its handshake, then sends its message and takes what comes. */
 static void act(struct ends *e, int i)
 {
     struct pvn_err err = PVN_ERR_INIT;
