@@ -66,9 +66,12 @@ void pvn_seal_rekey_after(uint64_t records)
     records_per_key = records ? records : UINT64_C(1) << 23;
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Common to all streams; made once, and freed when there is no stream. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool made; /* tried, at least */
 static SSL_CTX *context;
 static BIO_METHOD *method;
+static atomic_uint streams;
 
 /* ---- the socket, as OpenSSL sees it ---- */
 
@@ -306,13 +309,33 @@ int pvn_seal_check(struct pvn_err *err)
 
     if (!s)
         return pvn_err_set(err, -ELIBACC, "OpenSSL has not been loaded");
-    pthread_once(&once, make_context);
+    pthread_mutex_lock(&lock);
+    if (!made)
+        make_context();
+    made = true;
+    pthread_mutex_unlock(&lock);
     if (context)
         return 0;
     pvn_err_set(err, -ELIBACC, "%s cannot do TLS 1.3 with a secret of both ends",
                 s->OpenSSL_version(OPENSSL_VERSION));
     pvn_err_set_fault(err, PVN_FAULT_USAGE);
     return -ELIBACC;
+}
+
+void pvn_seal_forget(void)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+
+    if (!s || atomic_load(&streams) > 0)
+        return;
+    pthread_mutex_lock(&lock);
+    s->SSL_CTX_free(context);
+    s->BIO_meth_free(method);
+    context = NULL;
+    method = NULL;
+    made = false;
+    pthread_mutex_unlock(&lock);
+    pvn_ssl_forget();
 }
 
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
@@ -325,6 +348,7 @@ struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SE
         return NULL;
     seal = calloc(1, sizeof(*seal));
     if (seal) {
+        atomic_fetch_add(&streams, 1);
         seal->fd = fd;
         memcpy(seal->secret, secret, sizeof(seal->secret));
     }
@@ -356,6 +380,7 @@ void pvn_seal_free(struct pvn_seal *seal)
     }
     explicit_bzero(seal->secret, sizeof(seal->secret));
     free(seal);
+    atomic_fetch_sub(&streams, 1);
 }
 
 /* Before a call: errors of other uses of this thread are not taken for the stream's. */

@@ -34,6 +34,10 @@ struct pvn_seal;
 /* 0, or a negative errno with *err if the OpenSSL that is loaded cannot do this, which is so for good. Any thread. */
 int pvn_seal_check(struct pvn_err *err);
 
+/* Frees what all streams have in common, and the library's context, unless there is a stream; the next load makes them again. No
+ * other thread uses this or key.h meanwhile. The host process may unload the plugin, and would lose them. */
+void pvn_seal_forget(void);
+
 /* fd: a connected, non-blocking socket; stays the caller's, and open while the stream is used. acceptor: the end that is
  * dialled. The secret is copied. NULL with *err. */
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],

@@ -68,6 +68,17 @@ const struct pvn_ssl *pvn_ssl_load(const char *library, struct pvn_err *err)
     return atomic_load(&loaded);
 }
 
+void pvn_ssl_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&loaded)) {
+        atomic_store(&loaded, NULL);
+        table.OSSL_LIB_CTX_free(table.ctx);
+        table.ctx = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 const struct pvn_ssl *pvn_ssl_get(void)
 {
     return atomic_load(&loaded);

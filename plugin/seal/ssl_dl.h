@@ -16,6 +16,7 @@
 #define PVN_SSL_FUNCTIONS(F)                                                                       \
     F(BIO_clear_flags)                                                                             \
     F(BIO_get_data)                                                                                \
+    F(BIO_meth_free)                                                                               \
     F(BIO_meth_new)                                                                                \
     F(BIO_meth_set_ctrl)                                                                           \
     F(BIO_meth_set_read)                                                                           \
@@ -34,6 +35,7 @@
     F(EVP_KDF_free)                                                                                \
     F(OPENSSL_cleanse)                                                                             \
     F(OPENSSL_init_ssl)                                                                            \
+    F(OSSL_LIB_CTX_free)                                                                           \
     F(OSSL_LIB_CTX_new)                                                                            \
     F(OpenSSL_version)                                                                             \
     F(SSL_CIPHER_find)                                                                             \
@@ -83,13 +85,16 @@ struct pvn_ssl {
 #define PVN_SSL_MEMBER(name) __typeof__(&name) name;
     PVN_SSL_FUNCTIONS(PVN_SSL_MEMBER)
 #undef PVN_SSL_MEMBER
-    /* Ours alone: what the process has set for its own use of OpenSSL does not change it. Never freed. */
+    /* Ours alone: what the process has set for its own use of OpenSSL does not change it. */
     OSSL_LIB_CTX *ctx;
 };
 
 /* Loads `library` (libssl, which brings libcrypto with it) once per process, and never unloads it. NULL with *err: which
  * library, the loader's reason or the function that is missing, and the package to install. Any thread. */
 const struct pvn_ssl *pvn_ssl_load(const char *library, struct pvn_err *err);
+
+/* Frees the context, and the next load makes another one; the library stays. Nobody uses what came from the table. */
+void pvn_ssl_forget(void);
 
 /* The loaded table; NULL before that. Any thread. */
 const struct pvn_ssl *pvn_ssl_get(void);
