@@ -37,7 +37,7 @@ check_PROGRAMS += tests/bench/tcp_halves
 tests_bench_tcp_halves_SOURCES = tests/bench/tcp_halves.c
 tests_bench_tcp_halves_LDADD = -lpthread
 
-EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/congestion.sh tests/bench/tcp.awk tests/bench/distance.awk tests/bench/median.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/nccl.awk tests/bench/idle.sh tests/bench/alltoall.sh tests/bench/share.sh
+EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/seal.sh tests/bench/congestion.sh tests/bench/tcp.awk tests/bench/distance.awk tests/bench/median.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/nccl.awk tests/bench/idle.sh tests/bench/alltoall.sh tests/bench/share.sh
 
 PVN_TESTS += tests/perf/test_perf_parts
 tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc
