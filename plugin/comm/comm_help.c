@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/poller.h"
 #include "base/thread.h"
 #include "comm/comm_priv.h"
 #include "comm/device.h"
@@ -214,6 +215,7 @@ static void deliver(struct pvn_comm *c)
     if (c->end.failed || pvn_engine_kept(c->engine) == 0 || pvn_engine_pending(c->engine) > 0)
         return;
     /* The peer may have said already that the lanes are lost: what its machine has acknowledged is lost with them then. */
+    pvn_poller_poll_now();
     comm_attend_beside(c, now);
     while (!has_arrived(c) && now - began < limit_ns(c, began)) {
         nanosleep(&pause, NULL);

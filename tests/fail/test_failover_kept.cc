@@ -3,6 +3,7 @@
 // Small messages that are done before the peer has them: the lanes are lost, and the caller sleeps, or closes the comm.
 #include "fail/failover_peer.h"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
@@ -213,6 +214,11 @@ TEST(FailoverKept, TheCommIsClosedAsItsLanesAreLost)
         int now = 1;
         setsockopt(s.stream.fd, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof(now));
         s.lose();
+        // Its machine has it. The close looks, whatever the poller has seen until then.
+        EXPECT_TRUE(eventually([&] {
+            int left = -1;
+            return ioctl(s.ctrl.fd, SIOCOUTQ, &left) == 0 && left == 0;
+        }));
         std::thread peer([&] {
             s.take_over();
             EXPECT_EQ(0, SendingSmall::take_number(s.next.stream));
