@@ -60,10 +60,6 @@ tests_unit_test_memcache_LDADD = libpvn-core.la $(TEST_LDADD)
 
 # Takes the place of calloc, as the sanitizers do.
 if HAVE_OPENSSL
-PVN_TESTS += tests/unit/test_seal
-tests_unit_test_seal_SOURCES = tests/unit/test_seal.cc tests/unit/seal_ends.h
-tests_unit_test_seal_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_seal_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
 
 PVN_TESTS += tests/unit/test_seal_send
 tests_unit_test_seal_send_SOURCES = tests/unit/test_seal_send.cc tests/unit/seal_ends.h

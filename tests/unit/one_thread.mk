@@ -93,4 +93,9 @@ tests_unit_test_handshake_key_SOURCES = tests/unit/test_handshake_key.cc tests/f
     tests/support/memlane.c tests/support/memlane.h
 tests_unit_test_handshake_key_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_handshake_key_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_seal
+tests_unit_test_seal_SOURCES = tests/unit/test_seal.cc tests/unit/seal_ends.h
+tests_unit_test_seal_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_seal_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
 endif
