@@ -6,28 +6,6 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-static ssize_t plain_send(int fd, struct pvn_seal *seal, const void *buf, size_t len)
-{
-    ssize_t n;
-
-    (void)seal;
-    do {
-        n = send(fd, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : n;
-}
-
-static ssize_t plain_recv(int fd, struct pvn_seal *seal, void *buf, size_t len)
-{
-    ssize_t n;
-
-    (void)seal;
-    do {
-        n = recv(fd, buf, len, MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : n;
-}
-
 /* The short calls for the short case: small messages are where a few ns count. */
 static ssize_t plain_sendv(int fd, struct pvn_seal *seal, struct iovec *iov, int n)
 {
@@ -55,6 +33,20 @@ static ssize_t plain_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, int
                     : recvmsg(fd, &mh, flags | MSG_DONTWAIT);
     } while (rc < 0 && errno == EINTR);
     return rc < 0 ? -errno : rc;
+}
+
+static ssize_t plain_send(int fd, struct pvn_seal *seal, const void *buf, size_t len)
+{
+    struct iovec iov = {(void *)(uintptr_t)buf, len};
+
+    return plain_sendv(fd, seal, &iov, 1);
+}
+
+static ssize_t plain_recv(int fd, struct pvn_seal *seal, void *buf, size_t len)
+{
+    struct iovec iov = {buf, len};
+
+    return plain_recvv(fd, seal, &iov, 1, 0);
 }
 
 static bool plain_has_pending(const struct pvn_seal *seal)
