@@ -260,7 +260,8 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->l.sender = cfg->sender;
     t->l.caps = PVN_LANE_ENDS | PVN_LANE_GPU_COPIED |
                 (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0) |
-                (cfg->clear_to_send ? PVN_LANE_NEEDS_CTS | PVN_LANE_PLACES : 0);
+                (cfg->clear_to_send ? PVN_LANE_NEEDS_CTS | PVN_LANE_PLACES : 0) |
+                (cfg->secret ? PVN_LANE_SEALED : 0);
     t->l.max_chunk = cfg->chunk;
     t->empty_seen = tcp_empty_polls - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {

@@ -68,23 +68,13 @@ const char *conn_doing(const struct pvn_conn *c)
     return states[c->state].doing;
 }
 
-static bool lane_is_sealed(const struct pvn_conn *c, int k)
-{
-    const struct pvn_device *dev = conn_lane_device(c, k);
-
-    for (int v = 0; v < dev->nvia; v++)
-        if (strcmp(dev->via[v].ops->name, c->lane[k]->ops->name) == 0)
-            return c->lane_args[c->lane_arg[k]].sealed && dev->via[v].ops->seals;
-    return false;
-}
-
 /* How much of the connection the job's key seals; data, if all lanes do. */
 static enum pvn_stat_sealed sealed(const struct pvn_conn *c)
 {
     bool data = c->state >= PVN_CONN_UP && c->nlanes > 0;
 
     for (int k = 0; data && k < c->nlanes; k++)
-        data = c->lane[k] && lane_is_sealed(c, k);
+        data = c->lane[k] && c->lane[k]->caps & PVN_LANE_SEALED;
     if (c->ctrl.io != &pvn_sockio_sealed)
         return PVN_STAT_SEALED_NONE;
     return data ? PVN_STAT_SEALED_DATA : PVN_STAT_SEALED_CONTROL;

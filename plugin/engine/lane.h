@@ -227,6 +227,7 @@ enum {
     /* Only together with NEEDS_CTS: a receiver's lane finds the buffer by `place`, so that the entries need
      * no address and no key. All lanes of a comm have it or none. */
     PVN_LANE_PLACES = 1 << 10,
+    PVN_LANE_SEALED = 1 << 11, /* what it carries is encrypted, for statistics */
 };
 
 struct pvn_lane_ops {
