@@ -3,7 +3,6 @@
 #include "config.h"
 #include "topo/tool/check/key_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,29 +41,11 @@ static const char *reason_of(const struct pvn_err *err)
                                                                    : text;
 }
 
-static const char *remedy_of(int code)
-{
-    switch (-code) {
-    case EPERM:
-        return "chmod 600, as a file of the job's user or of root; in Kubernetes defaultMode 0400 "
-               "and no fsGroup, which lets a group read it";
-    case EINVAL:
-        return "copy the job's key whole; `pvn-perf --make-key FILE` makes one";
-    case ELIBACC:
-        return "install libssl3 (Debian, Ubuntu) or openssl-libs; NCCL_PVRDMA_SSL_LIB names "
-               "another one";
-    case EOPNOTSUPP:
-        return "install a build with OpenSSL, or unset the variable at all ranks";
-    default:
-        return "copy the job's key to this host, or correct the path: every rank needs it";
-    }
-}
-
 int tool_check_key(const struct tool *t, struct pvn_topo_checks *checks)
 {
     const char *path = t->ignore_env ? NULL : getenv(VARIABLE);
     struct pvn_err err = PVN_ERR_INIT;
-    char key[PVN_KEY_TEXT], text[384], why[128];
+    char key[PVN_KEY_TEXT], text[PVN_ERR_REASON_LEN + 32];
     int rc;
     if (!path || !path[0])
         return 0;
@@ -72,10 +53,10 @@ int tool_check_key(const struct tool *t, struct pvn_topo_checks *checks)
     if (rc == 0)
         snprintf(text, sizeof(text), "its owner alone may use it: %s", key);
     else
-        snprintf(text, sizeof(text), "no connection is made: %.250s (%s)", reason_of(&err),
-                 pvn_strerror(rc, why, sizeof(why)));
+        snprintf(text, sizeof(text), "no connection is made: %s", reason_of(&err));
+    /* The plugin's own sentence has the remedy. */
     return pvn_topo_checks_add(checks, "key", rc ? PVN_TOPO_LEVEL_FAIL : PVN_TOPO_LEVEL_OK,
-                               VARIABLE, text, rc ? remedy_of(rc) : "");
+                               VARIABLE, text, "");
 }
 
 const char *tool_key_text(const char *path, const char *ssl_lib, uid_t user, char *buf, size_t len)
