@@ -3,6 +3,8 @@
 #include "support/memlane.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +20,16 @@ struct memlane {
 void pvn_memlane_reset(void)
 {
     memset(pvn_memlane_plan, 0, sizeof(pvn_memlane_plan));
+}
+
+void pvn_memlane_device(struct pvn_device *dev, const char *name)
+{
+    struct sockaddr_in *in = (struct sockaddr_in *)&dev->addr;
+
+    snprintf(dev->name, sizeof(dev->name), "%s", name);
+    in->sin_family = AF_INET;
+    in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    dev->addr_len = sizeof(*in);
 }
 
 static const struct pvn_memlane_plan *plan(const struct pvn_lane *l)

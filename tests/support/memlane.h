@@ -31,6 +31,8 @@ void pvn_memlane_reset(void);
  * have lanes that differ in kind. */
 extern const struct pvn_transport_ops pvn_mem_transport;
 extern const struct pvn_transport_ops pvn_mem2_transport; /* "mem2" */
+/* Gives a device its name and loopback's address. */
+void pvn_memlane_device(struct pvn_device *dev, const char *name);
 
 #ifdef __cplusplus
 }

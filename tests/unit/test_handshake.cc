@@ -70,11 +70,7 @@ struct Handshake : testing::Test {
         captured.clear();
         pvn_log_set_capture(capture, nullptr);
         ASSERT_EQ(0, pvn_poller_get());
-        strcpy(dev.name, "mem0");
-        auto *in = reinterpret_cast<sockaddr_in *>(&dev.addr);
-        in->sin_family = AF_INET;
-        in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        dev.addr_len = sizeof(*in);
+        pvn_memlane_device(&dev, "mem0");
         lanes(2);
         pvn_params_override(&params);
     }

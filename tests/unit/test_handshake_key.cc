@@ -135,11 +135,7 @@ struct Key : testing::Test {
         infos.clear();
         pvn_log_set_capture(capture, nullptr);
         ASSERT_EQ(0, pvn_poller_get());
-        strcpy(dev.name, "mem0-of-the-test");
-        auto *in = reinterpret_cast<sockaddr_in *>(&dev.addr);
-        in->sin_family = AF_INET;
-        in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        dev.addr_len = sizeof(*in);
+        pvn_memlane_device(&dev, "mem0-of-the-test");
         dev.nvia = 1;
         dev.via[0].ops = &pvn_mem_transport;
         pvn_params_override(&params);
