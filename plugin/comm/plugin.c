@@ -16,6 +16,7 @@
 #include "base/param.h"
 #include "base/poller.h"
 #include "seal/key.h"
+#include "seal/seal.h"
 #include "seal/seal_begin.h"
 #include "stats/stats.h"
 #include "base/version.h"
@@ -36,7 +37,7 @@ __attribute__((destructor)) static void unmap(void)
         comm_pending_drop(NULL);
         pvn_stats_close();
         pvn_devices_unload();
-        pvn_seal_end();
+        pvn_seal_end(); /* OpenSSL's own exit may be over */
         pvn_params_unload();
     }
     pthread_mutex_unlock(&plugin_state.lock);
@@ -56,6 +57,7 @@ static void start_afresh(void)
     pvn_stats_after_fork();
     pvn_devices_after_fork();
     pvn_seal_end();
+    pvn_seal_after_fork();
     pvn_params_unload();
 }
 
@@ -107,6 +109,7 @@ static int load(int abi, struct pvn_err *err)
     rc = pvn_devices_load(err);
     if (rc) {
         pvn_seal_end();
+        pvn_seal_forget();
         pvn_params_unload();
         return rc;
     }

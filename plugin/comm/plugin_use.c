@@ -10,6 +10,7 @@
 #include "base/hints.h"
 #include "base/poller.h"
 #include "comm/comm_pending.h"
+#include "seal/seal.h"
 #include "seal/seal_begin.h"
 #include "stats/stats.h"
 
@@ -24,6 +25,7 @@ void plugin_unload_if_idle(void)
         return;
     pvn_stats_close();
     pvn_seal_end();
+    pvn_seal_forget();
     pvn_log_flush(1);
     atomic_store(&plugin_state.loaded, false);
 }

@@ -338,6 +338,13 @@ void pvn_seal_forget(void)
     pvn_ssl_forget();
 }
 
+void pvn_seal_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    atomic_store(&streams, 0);
+    pvn_ssl_after_fork();
+}
+
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
                               struct pvn_err *err)
 {

@@ -37,6 +37,8 @@ int pvn_seal_check(struct pvn_err *err);
 /* Frees what all streams have in common, and the library's context, unless there is a stream; the next load makes them again. No
  * other thread uses this or key.h meanwhile. The host process may unload the plugin, and would lose them. */
 void pvn_seal_forget(void);
+/* In a forked child, where another thread of the parent may have held a lock: what the parent had stays in memory, unused. */
+void pvn_seal_after_fork(void);
 
 /* fd: a connected, non-blocking socket; stays the caller's, and open while the stream is used. acceptor: the end that is
  * dialled. The secret is copied. NULL with *err. */

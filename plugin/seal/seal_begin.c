@@ -101,7 +101,6 @@ void pvn_seal_end(void)
     pvn_key_free(key);
     key = NULL;
     pvn_err_clear(&refusal);
-    pvn_seal_forget();
 }
 
 const struct pvn_err *pvn_seal_refusal(void)

@@ -79,6 +79,11 @@ void pvn_ssl_forget(void)
     pthread_mutex_unlock(&lock);
 }
 
+void pvn_ssl_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
+
 const struct pvn_ssl *pvn_ssl_get(void)
 {
     return atomic_load(&loaded);

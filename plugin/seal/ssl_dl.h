@@ -95,6 +95,8 @@ const struct pvn_ssl *pvn_ssl_load(const char *library, struct pvn_err *err);
 
 /* Frees the context, and the next load makes another one; the library stays. Nobody uses what came from the table. */
 void pvn_ssl_forget(void);
+/* In a forked child: see pvn_seal_after_fork. */
+void pvn_ssl_after_fork(void);
 
 /* The loaded table; NULL before that. Any thread. */
 const struct pvn_ssl *pvn_ssl_get(void);

@@ -74,6 +74,10 @@ void pvn_seal_forget(void)
 {
 }
 
+void pvn_seal_after_fork(void)
+{
+}
+
 void pvn_seal_expect_bulk(struct pvn_seal *s)
 {
     (void)s;

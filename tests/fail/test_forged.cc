@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that somebody puts into a sealed connection, of whichever socket and in whichever direction: the comm goes on with
+// Sealed comms. Bytes that somebody puts into a connection, of whichever socket and in whichever direction: the comm goes on with
 // the right bytes, over a connection made again, and another comm beside it does not notice.
 #include "abi/nccl_side.h"
 #include "support/key_file.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <random>
 
@@ -75,7 +76,7 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
 {
     std::mt19937 random(1);
     size_t sockets = 1;
-    int data = 0, control = 0;
+    int control = 0;
     setenv("NCCL_PVRDMA_TCP_STREAMS", "2", 1);
     for (size_t i = 0; i < sockets; i++) {
         SCOPED_TRACE("socket " + std::to_string(i));
@@ -108,14 +109,43 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
             << Log::get().warnings();
         f.check();
         beside.check();
-        // Noticed at the next use at the latest.
-        pass(p);
-        data += said("not what the peer has sealed");
+        // A stream is looked at when it has its turn. The end that notices resets it, and the other one may say so first.
+        EXPECT_TRUE(eventually([&] {
+            pass(p);
+            return HasFailure() || said("connected again after");
+        })) << "nobody has noticed them";
         control += said("what came on the control connection is not what the peer sent");
         pass(other);
     }
-    EXPECT_LE(2, data) << "bytes in a data connection were noticed, of the two streams";
-    EXPECT_LE(1, control);
+    EXPECT_EQ(2, control);
+}
+
+// A data loader's worker, say, is forked where a comm has sealed connections, and uses the plugin itself.
+TEST_F(Forged, AForkedChildSealsConnectionsOfItsOwn)
+{
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a process with threads";
+#endif
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    pass(p);
+    pid_t pid = fork();
+    ASSERT_NE(-1, pid);
+    if (pid == 0) {
+        Log::get().clear();
+        {
+            Net own(12);
+            Pair mine(own);
+            if (mine.up())
+                pass(mine);
+        }
+        _exit(HasFailure() || !said("sealed (TLS_") ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+    pass(p);
 }
 
 } // namespace

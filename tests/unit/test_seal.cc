@@ -558,4 +558,24 @@ TEST(Relay, ManyThatFail)
     EXPECT_EQ(0u, ERR_peek_error()) << "an error is left for the host process";
 }
 
+// A host process that uses OpenSSL itself cleans it up at its exit, and NCCL's comms may be destroyed behind that.
+TEST(Process, StreamsEndBehindOpensslsOwnCleanUp)
+{
+    pid_t pid = fork();
+    ASSERT_NE(-1, pid);
+    if (pid == 0) {
+        {
+            Ends e;
+            if (!e.shake())
+                _exit(1);
+            OPENSSL_cleanup();
+        }
+        pvn_seal_forget();
+        _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+}
+
 } // namespace
