@@ -114,7 +114,7 @@ int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err
         return dial(l, err);
     f->next = pvn_link_back_take(l);
     if (!f->next)
-        pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->next); /* always 0 */
+        f->next = pvn_listener_resumed(l->keeper, l->id, fallback_only);
     return f->next ? 0 : -EAGAIN;
 }
 

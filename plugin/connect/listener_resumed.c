@@ -93,27 +93,27 @@ static int step_resumed(struct pvn_conn *c, uint64_t id, bool fallback_only)
     return pvn_conn_step(c);
 }
 
-int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
-                         struct pvn_conn **conn)
+struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only)
 {
-    *conn = NULL;
+    struct pvn_conn *conn = NULL;
+
     pthread_mutex_lock(&l->lock);
     take_in_resumed(l, id, true);
-    for (struct member **at = &l->members; *at && !*conn;) {
+    for (struct member **at = &l->members; *at && !conn;) {
         struct member *m = *at;
         int rc = m->given ? -EAGAIN : step_resumed(m->conn, id, fallback_only);
 
         if (rc == 0 && m->conn->theirs.resumes == id)
-            *conn = m->conn;
+            conn = m->conn;
         else if (rc == 0 || rc == -EAGAIN)
             at = &m->next;
         else
             listener_set_aside(l, at, NULL);
     }
-    if (*conn)
-        listener_take_out(l, *conn, id);
+    if (conn)
+        listener_take_out(l, conn, id);
     listener_unlock(l);
-    return 0;
+    return conn;
 }
 
 bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
