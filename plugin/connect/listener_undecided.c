@@ -137,7 +137,7 @@ static bool is_proved(const struct pvn_listener *l, const struct pvn_preamble *p
         *why = "data that do not belong to the connection that they name";
         rc = pvn_token_of_stream(m->conn->streams, p->lane, p->stream, token, NULL);
     }
-    return rc == 0 && pvn_token_is_equal(token, p->token);
+    return rc == 0 && pvn_key_is_equal(token, p->token, sizeof(token));
 }
 
 /* Says why in the clear, since there is nothing else that both ends could read. */

@@ -9,29 +9,23 @@ int pvn_token_of_control(const struct pvn_key *key, uint64_t session, uint64_t n
     return pvn_key_derive(key, "proof", session, nonce, out, PVN_TOKEN_BYTES, err);
 }
 
-int pvn_token_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
-                        uint8_t out[PVN_TOKEN_BYTES], struct pvn_err *err)
+/* A data connection's, for one use. */
+static int of_stream(const uint8_t secret[PVN_SECRET_BYTES], const char *use, int lane, int stream,
+                     uint8_t *out, size_t len, struct pvn_err *err)
 {
     const uint8_t salt[] = {(uint8_t)lane, (uint8_t)stream, (uint8_t)(stream >> 8)};
 
-    return pvn_key_expand(secret, PVN_SECRET_BYTES, "stream", salt, sizeof(salt), out,
-                          PVN_TOKEN_BYTES, err);
+    return pvn_key_expand(secret, PVN_SECRET_BYTES, use, salt, sizeof(salt), out, len, err);
+}
+
+int pvn_token_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
+                        uint8_t out[PVN_TOKEN_BYTES], struct pvn_err *err)
+{
+    return of_stream(secret, "stream", lane, stream, out, PVN_TOKEN_BYTES, err);
 }
 
 int pvn_token_seal_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
                              uint8_t out[PVN_SECRET_BYTES], struct pvn_err *err)
 {
-    const uint8_t salt[] = {(uint8_t)lane, (uint8_t)stream, (uint8_t)(stream >> 8)};
-
-    return pvn_key_expand(secret, PVN_SECRET_BYTES, "data", salt, sizeof(salt), out,
-                          PVN_SECRET_BYTES, err);
-}
-
-bool pvn_token_is_equal(const uint8_t a[PVN_TOKEN_BYTES], const uint8_t b[PVN_TOKEN_BYTES])
-{
-    volatile uint8_t differ = 0;
-
-    for (int i = 0; i < PVN_TOKEN_BYTES; i++)
-        differ |= a[i] ^ b[i];
-    return differ == 0;
+    return of_stream(secret, "data", lane, stream, out, PVN_SECRET_BYTES, err);
 }

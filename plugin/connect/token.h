@@ -10,7 +10,6 @@
 #ifndef PVN_CONNECT_TOKEN_H
 #define PVN_CONNECT_TOKEN_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "connect/wire.h"
@@ -25,7 +24,5 @@ int pvn_token_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int st
 /* The secret by which both ends seal that connection, and which nobody else has; from the same. */
 int pvn_token_seal_of_stream(const uint8_t secret[PVN_SECRET_BYTES], int lane, int stream,
                              uint8_t out[PVN_SECRET_BYTES], struct pvn_err *err);
-/* Takes as long whether they are equal or not. */
-bool pvn_token_is_equal(const uint8_t a[PVN_TOKEN_BYTES], const uint8_t b[PVN_TOKEN_BYTES]);
 
 #endif

@@ -126,6 +126,15 @@ void pvn_key_free(struct pvn_key *key)
     free(key);
 }
 
+bool pvn_key_is_equal(const uint8_t *a, const uint8_t *b, size_t len)
+{
+    volatile uint8_t differ = 0;
+
+    for (size_t i = 0; i < len; i++)
+        differ |= a[i] ^ b[i];
+    return differ == 0;
+}
+
 /* ---- a new one ---- */
 
 static int fill_random(uint8_t *p, size_t len)

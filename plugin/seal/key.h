@@ -11,6 +11,7 @@
 #ifndef PVN_SEAL_KEY_H
 #define PVN_SEAL_KEY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,5 +45,7 @@ const char *pvn_key_describe(const struct pvn_key *key, char buf[PVN_KEY_TEXT]);
 /* pvn_key_derive from secret[secret_len] instead of a key, and with another salt. */
 int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, const uint8_t *salt,
                    size_t salt_len, uint8_t *out, size_t len, struct pvn_err *err);
+/* Compares what was derived with what somebody sends, and takes as long whether they are equal or not. Any thread. */
+bool pvn_key_is_equal(const uint8_t *a, const uint8_t *b, size_t len);
 
 #endif

@@ -88,14 +88,9 @@ int pvn_boot_knock_make(const struct pvn_boot_key *k, struct pvn_boot_knock *out
 bool pvn_boot_knock_proves(const struct pvn_boot_key *k, const struct pvn_boot_knock *knock)
 {
     uint8_t token[sizeof(knock->token)];
-    volatile uint8_t differ = 0;
 
-    if (derive(k, "proof", knock->nonce, token, sizeof(token), NULL) != 0)
-        return false;
-    /* Takes as long whether they are equal or not. */
-    for (size_t i = 0; i < sizeof(token); i++)
-        differ |= token[i] ^ knock->token[i];
-    return differ == 0;
+    return derive(k, "proof", knock->nonce, token, sizeof(token), NULL) == 0 &&
+           pvn_key_is_equal(token, knock->token, sizeof(token));
 }
 
 struct pvn_seal *pvn_boot_key_seal(const struct pvn_boot_key *k, const struct pvn_boot_knock *knock,
