@@ -22,11 +22,11 @@
 #   ok, not_ok, skip       the result lines of tests/run-all
 #
 # Settings of a boot (shell variables): VM_SMP, VM_MEM (MiB), VM_LIMIT (seconds), VM_MTU, VM_IP,
-# VM_VETH, VM_V4SELF, VM_MODS (more module groups), VM_RAILS, VM_HOOKS (pvrdma: 0 for QEMU's device
-# as it is), VM_SWITCH (pvrdma: below a PCIe switch, with a graphics card below its other port),
-# VM_BOOT_LIMIT (seconds until a guest's first word). vm_boot returns 124 when the guest ran out of
-# time, 127 when it stopped without a report (panic, killed). A job's directory is left as it was:
-# console, out, dmesg, status.
+# VM_VETH, VM_V4SELF, VM_MODS (more module groups, with commas between, such as tls,wireguard),
+# VM_RAILS, VM_HOOKS (pvrdma: 0 for QEMU's device as it is), VM_SWITCH (pvrdma: below a PCIe switch,
+# with a graphics card below its other port), VM_BOOT_LIMIT (seconds until a guest's first word).
+# vm_boot returns 124 when the guest ran out of time, 127 when it stopped without a report (panic,
+# killed). A job's directory is left as it was: console, out, dmesg, status.
 
 vm_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$vm_here/../.." && pwd)}
@@ -245,7 +245,7 @@ boot_once() {
 vm_alone() { # vm_alone JOB
     vm_args=()
     if [[ $vm_device == rxe ]]; then
-        VM_VETH=1 VM_V4SELF=${VM_V4SELF-1} VM_IP=10.77.0.1/24,10.77.0.2/24 VM_MODS=netem vm_boot a "$1"
+        VM_VETH=1 VM_V4SELF=${VM_V4SELF-1} VM_IP=10.77.0.1/24,10.77.0.2/24 VM_MODS=netem${VM_MODS:+,$VM_MODS} vm_boot a "$1"
     else
         vm_args=(-netdev "hubport,id=n0,hubid=0")
         pvrdma_args a 0 n0 52:54:00:00:00:01
