@@ -36,6 +36,12 @@ tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
 check_PROGRAMS += tests/bench/tcp_halves
 tests_bench_tcp_halves_SOURCES = tests/bench/tcp_halves.c
 tests_bench_tcp_halves_LDADD = -lpthread
+# A handshake of OpenSSL's own, which tests/bench/seal.sh prints beside comms that are set up with a key.
+if HAVE_OPENSSL
+check_PROGRAMS += tests/bench/tls_floor
+tests_bench_tls_floor_SOURCES = tests/bench/tls_floor.c
+tests_bench_tls_floor_LDADD = -lssl -lcrypto
+endif
 
 EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/seal.sh tests/bench/congestion.sh tests/bench/tcp.awk tests/bench/distance.awk tests/bench/median.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/nccl.awk tests/bench/idle.sh tests/bench/alltoall.sh tests/bench/share.sh
 

@@ -1,0 +1,202 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time that OpenSSL itself needs for a handshake of both ends as plugin/seal makes them: TLS 1.3 with a secret of both ends,
+ * X25519 (psk_dhe_ke), no certificate, no ticket. Both ends are in this process and on this thread, and memory lies between
+ * them: no system calls, no connection, nothing of the plugin. tests/bench/seal.sh prints it beside comms that are set up at once.
+ *
+ * usage: tls_floor [COUNT [AT_ONCE [GROUPS]]]   (1024 handshakes of both ends, one at a time; OpenSSL's names of groups)
+ * Prints handshakes of both ends per second, processor microseconds of each, and instructions and cycles of each in user
+ * space, "-" where the kernel does not count them. Exits with 1 and a sentence when something fails.
+ */
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include "base/clock.h"
+
+enum { STEPS = 4 }; /* of a handshake at most */
+
+static const char identity[] = "tls_floor";
+static unsigned char secret[32];
+static SSL_CTX *context;
+
+static void check(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "tls_floor: %s failed: %s\n", what, ERR_reason_error_string(ERR_peek_error()));
+    exit(1);
+}
+
+static SSL_SESSION *session_of(SSL *ssl)
+{
+    static const unsigned char suite[] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256 */
+    SSL_SESSION *session = SSL_SESSION_new();
+
+    check(session && SSL_SESSION_set1_master_key(session, secret, sizeof(secret)) == 1 &&
+              SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, suite)) == 1 &&
+              SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1,
+          "a session");
+    return session;
+}
+
+static int connector_secret(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len,
+                            SSL_SESSION **session)
+{
+    (void)md;
+    *session = session_of(ssl);
+    *id = (const unsigned char *)identity;
+    *id_len = strlen(identity);
+    return 1;
+}
+
+static int acceptor_secret(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
+{
+    (void)id;
+    (void)id_len;
+    *session = session_of(ssl);
+    return 1;
+}
+
+/* A context of its own, as the plugin has, which no openssl.cnf changes. */
+static void make_context(const char *groups)
+{
+    OSSL_LIB_CTX *own = OSSL_LIB_CTX_new();
+
+    context = own ? SSL_CTX_new_ex(own, NULL, TLS_method()) : NULL;
+    check(context, "a context");
+    SSL_CTX_clear_options(context, UINT64_MAX);
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_psk_use_session_callback(context, connector_secret);
+    SSL_CTX_set_psk_find_session_callback(context, acceptor_secret);
+    check(SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+              SSL_CTX_set1_groups_list(context, groups) == 1 &&
+              SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") == 1 &&
+              SSL_CTX_set_num_tickets(context, 0) == 1,
+          "the context's settings");
+}
+
+struct pair {
+    SSL *connector, *acceptor;
+    bool connected, accepted;
+};
+
+static void begin(struct pair *p)
+{
+    BIO *there = BIO_new(BIO_s_mem()), *back = BIO_new(BIO_s_mem());
+
+    *p = (struct pair){SSL_new(context), SSL_new(context), false, false};
+    check(p->connector && p->acceptor && there && back && BIO_up_ref(there) == 1 &&
+              BIO_up_ref(back) == 1,
+          "memory");
+    SSL_set_bio(p->connector, back, there);
+    SSL_set_bio(p->acceptor, there, back);
+    SSL_set_connect_state(p->connector);
+    SSL_set_accept_state(p->acceptor);
+}
+
+static void step(SSL *ssl, bool *done)
+{
+    int ret = *done ? 1 : SSL_do_handshake(ssl);
+
+    check(ret == 1 || SSL_get_error(ssl, ret) == SSL_ERROR_WANT_READ, "a handshake");
+    *done = ret == 1;
+}
+
+static void end(struct pair *p)
+{
+    check(p->connected && p->accepted && SSL_session_reused(p->connector) == 1,
+          "a handshake with the secret");
+    SSL_free(p->connector);
+    SSL_free(p->acceptor);
+}
+
+/* So many pairs, one step of each in turn, as comms take theirs. */
+static void handshakes(struct pair *pairs, int n)
+{
+    for (int i = 0; i < n; i++)
+        begin(&pairs[i]);
+    for (int i = 0; i < STEPS * n; i++) {
+        step(pairs[i % n].connector, &pairs[i % n].connected);
+        step(pairs[i % n].acceptor, &pairs[i % n].accepted);
+    }
+    for (int i = 0; i < n; i++)
+        end(&pairs[i]);
+}
+
+static double cpu_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* -1: the kernel or the machine does not count. */
+static int counter(uint64_t what)
+{
+    struct perf_event_attr attr = {.type = PERF_TYPE_HARDWARE,
+                                   .size = sizeof(attr),
+                                   .config = what,
+                                   .exclude_kernel = 1,
+                                   .exclude_hv = 1};
+
+    return (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static uint64_t counted(int fd)
+{
+    uint64_t n = 0;
+
+    return read(fd, &n, sizeof(n)) == (ssize_t)sizeof(n) ? n : 0;
+}
+
+static void print_count(int fd, uint64_t before, int count)
+{
+    if (fd < 0)
+        printf(" -");
+    else
+        printf(" %.0f", (double)(counted(fd) - before) / count);
+}
+
+int main(int argc, char **argv)
+{
+    int count = argc > 1 ? atoi(argv[1]) : 1024, at_once = argc > 2 ? atoi(argv[2]) : 1;
+    int instructions = counter(PERF_COUNT_HW_INSTRUCTIONS),
+        cycles = counter(PERF_COUNT_HW_CPU_CYCLES);
+    uint64_t instructions_before, cycles_before;
+    double before, cpu_before;
+    struct pair *pairs;
+
+    if (count < 1 || at_once < 1)
+        return 2;
+    memset(secret, 7, sizeof(secret));
+    make_context(argc > 3 ? argv[3] : "X25519");
+    pairs = calloc((size_t)at_once, sizeof(*pairs));
+    check(pairs, "memory");
+    handshakes(pairs, at_once);
+    instructions_before = counted(instructions);
+    cycles_before = counted(cycles);
+    cpu_before = cpu_us();
+    before = pvn_now_s();
+    for (int left = count; left > 0; left -= at_once)
+        handshakes(pairs, left < at_once ? left : at_once);
+    printf("%.0f %.1f", count / (pvn_now_s() - before), (cpu_us() - cpu_before) / count);
+    print_count(instructions, instructions_before, count);
+    print_count(cycles, cycles_before, count);
+    printf("\n");
+    free(pairs);
+    SSL_CTX_free(context);
+    return 0;
+}
