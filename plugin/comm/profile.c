@@ -49,19 +49,16 @@ struct recv_handles {
     } buf[PVN_MAX_RECVS];
 };
 
-/* A lane's operations with ours among them. */
-struct profiled_ops {
-    struct pvn_lane_ops ops;
-    const struct pvn_lane_ops *real;
+struct profiled_lane {
     struct pvn_profile *profile;
+    struct pvn_lane *lane;
     int dev;
 };
 
 struct pvn_profile {
     ncclProfilerCallback_t callback;
     int nlanes;
-    struct pvn_lane *lane[PVN_MAX_LANES];
-    struct profiled_ops ops[PVN_MAX_LANES];
+    struct profiled_lane lane[PVN_MAX_LANES];
     struct send_handle sends[SEND_RING];
     struct recv_handles receives[RECV_RING];
     int nopen;
@@ -166,7 +163,7 @@ static void stop(struct pvn_profile *p, struct open_event *o)
     *o = p->open[--p->nopen];
 }
 
-static void start_qp(const struct profiled_ops *o, const struct open_event *what, void *handle,
+static void start_qp(const struct profiled_lane *o, const struct open_event *what, void *handle,
                      const struct pvn_transfer *t, size_t length)
 {
     ncclProfilerNetIbDescr_v1_t d = {.type = ncclProfileQp};
@@ -237,57 +234,40 @@ static void *handle_of_address(const struct pvn_profile *p, const char *at)
     return handle;
 }
 
-/* ---- the lanes' operations ---- */
+/* ---- what the lanes do ---- */
 
-static struct profiled_ops *ops_of(const struct pvn_lane *l)
+static const struct profiled_lane *of(const struct pvn_lane *l)
 {
-    return (struct profiled_ops *)(uintptr_t)l->ops; /* its first member */
+    return l->profile;
 }
 
-/* A lane has posted a chunk. A lane of streams reports that by `trace`, when a stream takes it. */
-static void posted(struct pvn_lane *l, uint32_t id, uint16_t chunk, size_t length)
+/* A lane has taken a chunk. A lane of streams reports that by `trace`, when a stream takes it. */
+static void posted(struct pvn_lane *l, const struct pvn_write *w)
 {
-    struct profiled_ops *o = ops_of(l);
-    struct pvn_transfer t = {.id = id};
+    struct pvn_transfer t = {.id = w->cookie};
+    struct open_event what = {.id = w->cookie, .chunk = w->f.chunk};
 
-    if (o->real->last_post(l, &t) != 0)
-        return;
-    struct open_event what = {.id = id, .chunk = chunk};
-    start_qp(o, &what, handle_of_send(o->profile, id), &t, length);
+    if (l->ops->last_post(l, &t) == 0)
+        start_qp(of(l), &what, handle_of_send(of(l)->profile, w->cookie), &t, w->f.len);
 }
 
-static int profiled_post_write(struct pvn_lane *l, const struct pvn_write *w)
+static void announced(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
-    /* Its fields are copied, for they may be gone afterwards. */
-    uint32_t id = w->cookie, length = w->f.len;
-    uint16_t chunk = w->f.chunk;
-    int rc = ops_of(l)->real->post_write(l, w);
-
-    if (rc == 0)
-        posted(l, id, chunk, length);
-    return rc;
-}
-
-static int profiled_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
-{
-    struct profiled_ops *o = ops_of(l);
-    const struct recv_handles *r = &o->profile->receives[slot % RECV_RING];
+    const struct recv_handles *r = &of(l)->profile->receives[slot % RECV_RING];
     struct pvn_transfer t = {.id = pvn_id(slot)};
-    int rc = o->real->post_cts(l, slot, n, b);
 
-    if (rc != 0 || r->slot != slot || o->real->last_post(l, &t) != 0)
-        return rc;
+    if (r->slot != slot || l->ops->last_post(l, &t) != 0)
+        return;
     t.opcode = OPCODE_RECV;
     for (int i = 0; i < n && i < r->n; i++) {
         struct open_event what = {.id = pvn_id(slot), .chunk = WHOLE_BUFFER, .recv = (uint8_t)i};
-        start_qp(o, &what, r->buf[i].handle, &t, b[i].size);
+        start_qp(of(l), &what, r->buf[i].handle, &t, b[i].size);
     }
-    return rc;
 }
 
 static void transfer_begins(struct pvn_lane *l, const struct pvn_transfer *t)
 {
-    struct pvn_profile *p = ops_of(l)->profile;
+    struct pvn_profile *p = of(l)->profile;
     struct open_event what = {.id = t->id, .chunk = t->chunk, .recv = t->recv};
 
     start_socket(p, &what, t->dst ? handle_of_address(p, t->dst) : handle_of_send(p, t->id), t);
@@ -310,18 +290,16 @@ static void arrived(struct pvn_profile *p, const struct pvn_event *ev)
         stop(p, o);
 }
 
-static int profiled_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+static void came(struct pvn_lane *l, const struct pvn_event *ev, int n)
 {
-    struct profiled_ops *o = ops_of(l);
-    int n = o->real->poll(l, ev, max);
-
     for (int i = 0; i < n; i++)
         if (ev[i].kind == PVN_EV_SENT)
-            sent(o->profile, &ev[i]);
+            sent(of(l)->profile, &ev[i]);
         else if (ev[i].kind == PVN_EV_ARRIVED)
-            arrived(o->profile, &ev[i]);
-    return n;
+            arrived(of(l)->profile, &ev[i]);
 }
+
+static const struct pvn_lane_profiler profiler = {posted, announced, came};
 
 /* ---- a comm's profile ---- */
 
@@ -335,17 +313,11 @@ struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *de
     p->callback = callback;
     p->nlanes = n;
     for (int i = 0; i < n; i++) {
-        struct profiled_ops *o = &p->ops[i];
-        o->real = lanes[i]->ops;
-        o->ops = *o->real;
-        o->profile = p;
-        o->dev = devs[i];
-        o->ops.post_write = profiled_post_write;
-        o->ops.post_cts = profiled_post_cts;
-        o->ops.poll = profiled_poll;
-        p->lane[i] = lanes[i];
+        p->lane[i] = (struct profiled_lane){p, lanes[i], devs[i]};
+        lanes[i]->profile = &p->lane[i];
         lanes[i]->trace = transfer_begins;
-        lanes[i]->ops = &o->ops;
+        lanes[i]->profiler = &profiler;
+        lanes[i]->moves |= PVN_LANE_MOVES_PROFILED;
     }
     return p;
 }
@@ -353,8 +325,8 @@ struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *de
 void pvn_profile_free(struct pvn_profile *p)
 {
     for (int i = 0; p && i < p->nlanes; i++) {
-        p->lane[i]->ops = p->ops[i].real;
-        p->lane[i]->trace = NULL;
+        p->lane[i].lane->moves &= (uint8_t)~PVN_LANE_MOVES_PROFILED;
+        p->lane[i].lane->trace = NULL;
     }
     while (p && p->nopen > 0)
         stop(p, &p->open[p->nopen - 1]);

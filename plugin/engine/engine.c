@@ -88,7 +88,8 @@ void eng_use_lanes(struct pvn_engine *e)
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
-        cfg->lanes[i]->moves_kick = !(cfg->lanes[i]->caps & PVN_LANE_SETS_KICK_DUE);
+        if (!(cfg->lanes[i]->caps & PVN_LANE_SETS_KICK_DUE))
+            cfg->lanes[i]->moves |= PVN_LANE_MOVES_KICK;
         cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
         cfg->lanes[i]->over = eng_is_over;
         cfg->lanes[i]->ops->join(cfg->lanes[i], cfg->lanes, cfg->nlanes);
@@ -171,9 +172,17 @@ int pvn_engine_pending(const struct pvn_engine *e)
     return eng_pending(e);
 }
 
+/* Events of a lane with eng_moves(). Apart, as eng_posted() and eng_announced(), so that nothing is kept for it elsewhere. */
+__attribute__((noinline)) static void came(struct pvn_lane *l, const struct pvn_event *ev, int n)
+{
+    if (eng_moved(l))
+        l->profiler->came(l, ev, n);
+}
+
 static inline int take(struct pvn_engine *e, struct pvn_lane *l, const struct pvn_event *ev, int n)
 {
-    eng_moved(l);
+    if (eng_moves(l))
+        came(l, ev, n);
     return e->tx ? eng_tx_events(e, ev, n) : eng_rx_events(e, l, ev, n);
 }
 

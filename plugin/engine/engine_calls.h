@@ -28,7 +28,8 @@ static inline int eng_post_whole(struct pvn_engine *e, struct send_msg *m)
         return eng_not_posted(e, l, m, rc);
     m->next = 1;
     e->stats.chunks++;
-    eng_moved(l);
+    if (eng_moves(l))
+        eng_posted(l, m);
     return 0;
 }
 

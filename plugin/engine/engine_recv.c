@@ -30,6 +30,12 @@ __attribute__((cold)) int eng_not_announced(struct pvn_engine *e, int rc)
     return rc ? rc : -EAGAIN;
 }
 
+void eng_announced(struct pvn_lane *l, const struct recv_group *g)
+{
+    if (eng_moved(l))
+        l->profiler->announced(l, g->slot, g->req.sizes, g->buf);
+}
+
 /* Senders send chunks in message order, so behind a chunk that is held up in a lane nothing of an earlier
  * message follows. One exception: it may be held up by an unexpected message whose receive is still to
  * come. */

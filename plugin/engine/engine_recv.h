@@ -16,6 +16,8 @@ void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t 
 int eng_recv_refused(const struct pvn_engine *e);
 /* The first lane has not taken a slot, rc says why. -EAGAIN: it will later, or the engine's error. */
 int eng_not_announced(struct pvn_engine *e, int rc);
+/* This lane, with eng_moves(), has taken the slot. */
+void eng_announced(struct pvn_lane *l, const struct recv_group *g);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 bool eng_is_over(void *engine); /* for lanes' `over` */
 
@@ -27,7 +29,8 @@ static inline int eng_announce_to_lane(struct pvn_engine *e, const struct recv_g
     int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
     if (__builtin_expect(rc != 0, 0))
         return eng_not_announced(e, rc);
-    eng_moved(l);
+    if (eng_moves(l))
+        eng_announced(l, g);
     return 0;
 }
 

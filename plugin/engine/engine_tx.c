@@ -17,7 +17,8 @@ static inline int post_to(struct pvn_engine *e, struct pvn_lane *l, struct send_
             rc = pvn_engine_fail_lane(e, l, rc);
         return rc ? rc : -EAGAIN;
     }
-    eng_moved(l);
+    if (eng_moves(l) && eng_moved(l))
+        l->profiler->posted(l, w);
     m->next++;
     e->stats.chunks++;
     return 0;
@@ -165,6 +166,12 @@ int eng_tx_post(struct pvn_engine *e)
     }
     e->unposted = false;
     return 0;
+}
+
+void eng_posted(struct pvn_lane *l, const struct send_msg *m)
+{
+    if (eng_moved(l))
+        l->profiler->posted(l, &m->w);
 }
 
 /* A message is cut, or waits for room. */

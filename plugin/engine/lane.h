@@ -184,6 +184,14 @@ struct pvn_transfer {
 /* A stream begins to transfer a chunk; valid during the call only. */
 typedef void (*pvn_trace_fn)(struct pvn_lane *l, const struct pvn_transfer *t);
 
+/* A profiler, to which the engine shows a lane's writes and clear-to-send entries after they were taken, and its events before
+ * the engine takes them. By the thread that makes the lane's calls. */
+struct pvn_lane_profiler {
+    void (*posted)(struct pvn_lane *l, const struct pvn_write *w);
+    void (*announced)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+    void (*came)(struct pvn_lane *l, const struct pvn_event *ev, int n);
+};
+
 /* The place of a chunk in memory. */
 struct pvn_place {
     void *dst;
@@ -228,6 +236,12 @@ enum {
      * no address and no key. All lanes of a comm have it or none. */
     PVN_LANE_PLACES = 1 << 10,
     PVN_LANE_SEALED = 1 << 11, /* what it carries is encrypted, for statistics */
+};
+
+/* Bits of pvn_lane.moves. */
+enum pvn_lane_moves {
+    PVN_LANE_MOVES_KICK = 1 << 0, /* the lane has no PVN_LANE_SETS_KICK_DUE; the engine's to set */
+    PVN_LANE_MOVES_PROFILED = 1 << 1 /* the lane has a profiler; the comm's to set */
 };
 
 struct pvn_lane_ops {
@@ -311,7 +325,10 @@ struct pvn_lane_ops {
 
 /* Every transport's lane begins with this. */
 struct pvn_lane {
-    const struct pvn_lane_ops *ops; /* no NULL member */
+    /* A constant table without a NULL member. A lane of net-pvrdma does other things in other stages of
+     * its life, and has a table for each: until BIND, in the mode that was agreed on, and once it is
+     * fenced. */
+    const struct pvn_lane_ops *ops;
     unsigned caps;
     int idx;       /* index in the comm, the same at both ends once paired */
     int sender;    /* 1: this end sends data, 0: receives */
@@ -322,7 +339,7 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
-    bool moves_kick;             /* the lane has no PVN_LANE_SETS_KICK_DUE; the engine's to set */
+    uint8_t moves; /* what a post or an event has to cause: enum pvn_lane_moves, usually nothing */
     struct pvn_lane_watch watch; /* the lane's to fill in; empty in a lane that has no such words */
     size_t
         short_max; /* bytes; the first lane's: messages up to this size keep to it; 0: none does */
@@ -330,6 +347,8 @@ struct pvn_lane {
     size_t max_chunk;
     size_t lone_chunk;  /* bytes; in place of a smaller max_chunk where this is the only lane */
     pvn_trace_fn trace; /* NULL: no trace; lanes of streams only */
+    const struct pvn_lane_profiler *profiler; /* with PVN_LANE_MOVES_PROFILED; the comm's to set */
+    void *profile;                            /* the profiler's own */
     pvn_place_fn place;
     pvn_over_fn over;
     void *engine; /* first argument of both */
