@@ -11,6 +11,7 @@
 #define NEEDS_ACK   0x80 /* in recv */
 #define PACED       1    /* in flags */
 #define ACK_LATER   2
+#define COPIED      4
 
 struct wire {
     uint32_t magic, len;
@@ -45,7 +46,8 @@ void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN
                      .chunk = htole16(f->chunk),
                      .recv = (uint8_t)(f->recv | (flags & PVN_FRAME_NEEDS_ACK ? NEEDS_ACK : 0)),
                      .flags = (uint8_t)((flags & PVN_FRAME_PACED ? PACED : 0) |
-                                        (flags & PVN_FRAME_ACK_LATER ? ACK_LATER : 0))};
+                                        (flags & PVN_FRAME_ACK_LATER ? ACK_LATER : 0) |
+                                        (flags & PVN_FRAME_COPIED ? COPIED : 0))};
     memcpy(out, &w, sizeof(w));
     out[offsetof(struct wire, check)] = fold(out);
 }
@@ -65,7 +67,8 @@ int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, unsig
                             .tag = (int32_t)le32toh(w.tag)};
     *flags = (w.recv & NEEDS_ACK ? PVN_FRAME_NEEDS_ACK : 0u) |
              (w.flags & PACED ? PVN_FRAME_PACED : 0u) |
-             (w.flags & ACK_LATER ? PVN_FRAME_ACK_LATER : 0u);
+             (w.flags & ACK_LATER ? PVN_FRAME_ACK_LATER : 0u) |
+             (w.flags & COPIED ? PVN_FRAME_COPIED : 0u);
     return 0;
 }
 

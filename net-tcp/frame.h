@@ -14,7 +14,8 @@
  *  36  u16 chunk index
  *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
- *  40  u8  bits: 1: the sender's connection is paced; 2: the acknowledgement may come with later ones
+ *  40  u8  bits: 1: the sender's connection is paced; 2: the acknowledgement may come with later ones; 4: the kernel has
+ *      a copy of the payload
  *  41  23 bytes of 0
  *
  * In the other direction of the same streams the receiver writes
@@ -40,8 +41,12 @@ enum {
     PVN_FRAME_PACED = 2, /* by the sender's congestion control: acknowledge without delay */
     /* Beside NEEDS_ACK: nobody waits for it, so it may come with those of later chunks. A peer that does not know
      * this sends it at once. */
-    PVN_FRAME_ACK_LATER = 4
+    PVN_FRAME_ACK_LATER = 4,
+    /* Beside NEEDS_ACK: what the stream brings of it is right, whatever has become of the sender since, so that it may
+     * be reported before it is acknowledged. A peer that does not know this acknowledges it first. */
+    PVN_FRAME_COPIED = 8
 };
+enum { PVN_FRAME_FLAGS = 15 }; /* all of them */
 
 void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN_FRAME_LEN]);
 /* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. *flags:

@@ -136,7 +136,7 @@ struct stream {
     unsigned acks_due;  /* chunks that are complete and not acknowledged yet */
     unsigned acks_late; /* of them, those for which nobody waits */
     uint8_t ack_again; /* chunks that a send which found no room would have acknowledged; 0: none */
-    bool ack_now;      /* one of them is large, or has waited for long */
+    bool ack_now;      /* one of them may have come without a copy, or has waited for long */
     bool answered;     /* has sent since it was last declared to be one-way */
     uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
     /* Its place in memory, to which it goes from dst, which is then `landing`; copy NULL: dst is the place. */

@@ -145,7 +145,7 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
         want_late_acks(t);
     _Static_assert(RX_LARGE <= (int)PVN_TCP_ZEROCOPY_LEAST,
                    "no smaller chunk comes without a copy");
-    s->ack_now |= needs_ack && s->f.len >= RX_LARGE;
+    s->ack_now |= needs_ack && s->f.len >= RX_LARGE && !(s->flags & PVN_FRAME_COPIED);
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(s->f.seq),
@@ -399,10 +399,10 @@ static int send_ack(const struct stream *s, uint8_t chunks)
 
 /*
  * Acknowledges chunks, in bytes of up to 255 chunks each. What cannot be sent now waits for the next
- * poll. So does the acknowledgement of a lone small chunk, for the caller may have an answer to send
- * meanwhile, unless it has no more requests and may not call again (tcp_kick). After a reset the
- * sender may have overwritten its pages before they were read here, though the stream can still be
- * read: those chunks must not be reported.
+ * poll. So does the acknowledgement of a lone chunk, for the caller may have an answer to send
+ * meanwhile, unless it has no more requests and may not call again (tcp_kick). Not that of a large chunk
+ * which may have come without a copy: after a reset the sender may have overwritten its pages before they
+ * were read here, though the stream can still be read, and such a chunk must not be reported.
  */
 static int send_acks(struct tcp_lane *t, struct stream *s)
 {

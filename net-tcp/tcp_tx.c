@@ -114,12 +114,14 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->cookie = w->cookie;
     choose_method(t, f, w);
     f->needs_ack = f->zerocopy || f->probe || t->cfg.acknowledged;
-    f->kept = w->kept && t->cfg.acknowledged && !f->zerocopy && !f->probe;
+    bool copied = !f->zerocopy && !f->probe;
+    f->kept = w->kept && t->cfg.acknowledged && copied;
     t->kept += f->kept;
-    pvn_frame_encode(&w->f,
-                     (f->needs_ack ? PVN_FRAME_NEEDS_ACK : 0u) |
-                         (f->kept ? PVN_FRAME_ACK_LATER : 0u) | (t->paced ? PVN_FRAME_PACED : 0u),
-                     f->head);
+    pvn_frame_encode(
+        &w->f,
+        (f->needs_ack ? PVN_FRAME_NEEDS_ACK : 0u) | (f->kept ? PVN_FRAME_ACK_LATER : 0u) |
+            (f->needs_ack && copied ? PVN_FRAME_COPIED : 0u) | (t->paced ? PVN_FRAME_PACED : 0u),
+        f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE && !f->copied) {
         if (w->f.len)

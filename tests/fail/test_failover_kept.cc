@@ -38,7 +38,7 @@ struct SendingSmall : Sending {
         if (head.size() < PVN_FRAME_LEN)
             return -1;
         EXPECT_EQ(0, pvn_frame_decode(head.data(), &f, &flags));
-        EXPECT_EQ(unsigned(PVN_FRAME_NEEDS_ACK | PVN_FRAME_ACK_LATER),
+        EXPECT_EQ(unsigned(PVN_FRAME_NEEDS_ACK | PVN_FRAME_ACK_LATER | PVN_FRAME_COPIED),
                   flags & ~unsigned(PVN_FRAME_PACED));
         EXPECT_TRUE(raw::Bytes(bytes, 3) == stream.recv(bytes)) << "overwritten since";
         return static_cast<int64_t>(f.seq);

@@ -110,4 +110,54 @@ TEST(TcpLaneKeeps, OneThatIsLeftBehindIsAcknowledged)
     EXPECT_EQ(0, pvn_engine_kept(p.etx));
 }
 
+// Posts so many receives and sends one large message into the first of them: the calls by which the receiver has acknowledged
+// it when it is reported, and after its next poll.
+struct AckCalls {
+    uint64_t reported, polled;
+};
+static AckCalls calls_to_acknowledge(int receives, size_t zerocopy)
+{
+    LanePair p;
+    p.acknowledged = true;
+    p.open(1, 1 << 20, false, zerocopy);
+    std::vector<uint8_t> out = bytes::of(100000, 1), in(100000);
+    const pvn_tcp_lane_stats *stats = pvn_tcp_lane_get_stats(p.rx);
+    pvn_req *s, *r, *first = nullptr;
+    AckCalls calls = {};
+    int done = 0;
+    for (int i = 0; i < receives; i++) {
+        void *buf = in.data();
+        size_t n = in.size();
+        int tag = 0;
+        EXPECT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &n, &tag, nullptr, &r));
+        first = first ? first : r;
+    }
+    EXPECT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
+    for (Deadline wait; wait.left() && !done;) {
+        EXPECT_EQ(0, pvn_engine_progress(p.etx));
+        EXPECT_EQ(0, pvn_engine_test(first, &done, nullptr));
+    }
+    EXPECT_TRUE(done && in == out);
+    EXPECT_EQ(zerocopy > 0, pvn_tcp_lane_get_stats(p.tx)->zerocopy_bytes > 0);
+    calls.reported = stats->ack_calls;
+    EXPECT_EQ(0, pvn_engine_progress(p.erx));
+    calls.polled = stats->ack_calls;
+    for (done = 0; !done;)
+        EXPECT_EQ(0, pvn_engine_test(s, &done, nullptr));
+    return calls;
+}
+
+// A large message is acknowledged before it is reported only where its pages may be overwritten after a reset, or where the
+// receiver waits for nothing else and may not call again. The caller gets any other one first.
+TEST(TcpLaneAcknowledges, WhatWasCopiedWithTheNextPoll)
+{
+    AckCalls calls = calls_to_acknowledge(2, 0);
+    EXPECT_EQ(0u, calls.reported);
+    EXPECT_EQ(1u, calls.polled);
+    for (auto at_once : {calls_to_acknowledge(1, 0), calls_to_acknowledge(2, 65536)}) {
+        EXPECT_EQ(1u, at_once.reported);
+        EXPECT_EQ(1u, at_once.polled);
+    }
+}
+
 } // namespace

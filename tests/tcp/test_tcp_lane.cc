@@ -717,8 +717,7 @@ TEST(TcpFrame, RoundTripAndDamage)
     f.tag = -5;
     uint8_t b[PVN_FRAME_LEN];
     unsigned flags = 0;
-    for (unsigned each = 0; each <= (PVN_FRAME_NEEDS_ACK | PVN_FRAME_PACED | PVN_FRAME_ACK_LATER);
-         each++) {
+    for (unsigned each = 0; each <= PVN_FRAME_FLAGS; each++) {
         pvn_frame_encode(&f, each, b);
         ASSERT_EQ(0, pvn_frame_decode(b, &g, &flags));
         EXPECT_EQ(each, flags);
