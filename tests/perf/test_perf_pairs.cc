@@ -81,8 +81,7 @@ class PairFaults : public testing::TestWithParam<Fault>
 TEST_P(PairFaults, AFaultOfTheTransferIsFound)
 {
     const Fault &f = GetParam();
-    Outcome r = Perf(Ring(f.args) + LimitOf(f.fault),
-                     std::string("TESTNET_FAULT_RANK=1 TESTNET_FAULT=") + f.fault);
+    Outcome r = PerfWithFault(Ring(f.args), f.fault, f.says);
 
     EXPECT_TRUE(r.status == f.status || r.status == f.or_status) << r.status << f.args << r.err;
     EXPECT_NE(r.err.find(f.says), std::string::npos) << f.args << r.err;

@@ -173,8 +173,7 @@ class Faults : public testing::TestWithParam<Fault>
 TEST_P(Faults, AFaultOfThePluginIsFound)
 {
     const Fault &f = GetParam();
-    Outcome r = Perf(std::string(f.args) + LimitOf(f.fault) + " --plugin t=" + kTestnet,
-                     std::string("TESTNET_FAULT_RANK=1 TESTNET_FAULT=") + f.fault);
+    Outcome r = PerfWithFault(std::string(f.args) + " --plugin t=" + kTestnet, f.fault, f.says);
 
     EXPECT_TRUE(r.status == f.status || r.status == f.or_status) << r.status << ": " << r.err;
     EXPECT_NE(r.err.find(f.says), std::string::npos) << r.err;

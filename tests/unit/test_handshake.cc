@@ -385,8 +385,8 @@ TEST_F(Handshake, AStepThatTakesLongIsNoDelayOfThePeer)
 // The end whose lanes all work is done at once, and the other one may need all of its time.
 TEST_F(Handshake, ReadyIsWaitedForWhileThePeerVerifies)
 {
-    params.verify_timeout = 100 * PVN_NS_PER_MS;
-    params.ready_timeout = 20 * PVN_NS_PER_MS;
+    params.verify_timeout = 1000 * PVN_NS_PER_MS;
+    params.ready_timeout = 200 * PVN_NS_PER_MS;
     for (int dead : {0, 1}) {
         pvn_memlane_plan[dead][1].verify = -EAGAIN;
         begin();

@@ -27,7 +27,8 @@
 
 #define INTERRUPTED "interrupted" /* the reason that ranks without a part in a job are given */
 
-#define GRACE 3.0 /* seconds the other ranks have to end after one has failed */
+#define GRACE      3.0  /* seconds the other ranks have to end after one has failed */
+#define STOP_GRACE 15.0 /* seconds that ranks with progress have after an interruption */
 /* Seconds on top of --timeout before a rank without progress counts as stuck in a call. */
 #define STUCK_EXTRA 5.0
 
@@ -265,12 +266,13 @@ static void find_stuck(struct watch *w, double now)
     }
 }
 
-static void kill_rest(struct watch *w, double now)
+/* only_still: those that make progress end by themselves, and then clean up. */
+static void kill_rest(struct watch *w, double now, bool only_still)
 {
     for (int i = 0; i < w->n; i++) {
         const char *where = atomic_load_explicit(&w->beat[i].where, memory_order_relaxed);
 
-        if (!w->child[i].pid)
+        if (!w->child[i].pid || (only_still && now - w->child[i].beat_at <= GRACE / 2))
             continue;
         if (now - w->child[i].beat_at > GRACE / 2 && !w->child[i].killed)
             fprintf(stderr, "pvn-perf: rank %d does not return from '%s' of plugin %s\n",
@@ -327,8 +329,10 @@ static void watch_children(struct watch *w)
         if (pvn_stop_flag)
             stop_children(w, now);
         if ((w->failed_at > 0 && now - w->failed_at > GRACE) ||
-            (w->stop_at > 0 && (now - w->stop_at > GRACE || pvn_stop_insists())))
-            kill_rest(w, now);
+            (w->stop_at > 0 && (now - w->stop_at > STOP_GRACE || pvn_stop_insists())))
+            kill_rest(w, now, false);
+        else if (w->stop_at > 0 && now - w->stop_at > GRACE)
+            kill_rest(w, now, true);
     }
     if (w->row_fd >= 0)
         read_rows(w);
