@@ -4,7 +4,7 @@
 # Shared by the virtual machine tests; sourced, not run. Boots guests under QEMU without KVM,
 # without privileges and without a network: guests are joined by Unix sockets.
 #
-#   vm_start DEVICE [STATUS]   set-up for rxe or pvrdma; ends the script with a skip, and STATUS (0), when
+#   vm_start DEVICE [STATUS]   set-up for rxe, pvrdma or tls (no RDMA device, a newer kernel); ends the script with a skip, and STATUS (0), when
 #                          it cannot be
 #   vm_job NAME [VAR=VALUE...]   makes the directory of a job and prints its path. Its file `run` is what
 #                          the guest executes: the first of jobs/<device>-NAME, jobs/NAME and jobs/NAME
@@ -12,7 +12,7 @@
 #                          read-only in the guest) and the given variables
 #   vm_boot NAME JOB [QEMU ARGUMENT...]   one guest, in the foreground; returns the job's status
 #   vm_alone JOB           one guest, a: two rxe devices on a veth pair with 10.77.0.1 and .2, or one
-#                          PVRDMA device with 10.77.0.1. The rxe devices reach each other by IPv4 GID,
+#                          PVRDMA device with 10.77.0.1, or (tls) a veth pair alone. The rxe devices reach each other by IPv4 GID,
 #                          unless VM_V4SELF is empty: then each reaches itself
 #   vm_pair JOB_A JOB_B    two guests, a and b, joined by VM_RAILS wires; returns 0 if both jobs did.
 #                          Rail r: eth<r> with 10.77.<r>.1 and .2, MAC 52:54:00:00:0<r>:01 and :02
@@ -171,6 +171,10 @@ pvrdma_args() { # pvrdma_args NAME RAIL NETDEV MAC
         -device "pvrdma,$slot.1,ibdev=pvstand0,ibport=1,netdev=eth$2,mad-chardev=mads$2")
 }
 
+tls_args() {
+    rxe_args "$@"
+}
+
 rxe_args() {
     vm_args+=(-device "virtio-net-pci,netdev=$3,id=nic$2,mac=$4,romfile=")
 }
@@ -200,6 +204,8 @@ boot_once() {
             PVSTAND_CTL="$vm_sockets/$name.ctl" PVSTAND_HOOKS="${VM_HOOKS:-1}"
             PVSTAND_STATS="$job/doorbells" LD_PRELOAD="$vm_tests/pvrdma-device/.libs/pvstand.so")
         mkdir -p "$vm_sockets/fabric"
+    elif [[ $vm_device == tls ]]; then
+        mods=nic,diag,tls${VM_VETH:+,veth}${mods:+,$mods}
     else
         mods=nic,diag,rxe${VM_VETH:+,veth}${mods:+,$mods}
     fi
@@ -208,11 +214,13 @@ boot_once() {
     words+=" pvn.name=$name pvn.mods=$mods pvn.ip=${VM_IP:-} pvn.mtu=${VM_MTU:-}"
     words+=" pvn.veth=${VM_VETH:-0} pvn.v4self=${VM_V4SELF:-}"
     [[ $vm_device == rxe ]] && words+=" pvn.rxe=1"
+    local kernel=$PVN_VM_CACHE/vmlinux
+    [[ $vm_device != tls ]] || kernel+=-tls
     # -nodefaults leaves no device that is not named here; share=on is what the pvrdma device maps.
     local args=(-accel "tcg,thread=multi" -cpu max -M q35 -smp "$smp" -m "$mem"
         -object "memory-backend-ram,id=ram0,size=${mem}M,share=on" -machine memory-backend=ram0
         -nodefaults -no-user-config -display none -no-reboot -serial "${VM_SERIAL:-file:$job/console}"
-        -kernel "$PVN_VM_CACHE/vmlinux" -initrd "$PVN_VM_CACHE/initrd-$vm_device"
+        -kernel "$kernel" -initrd "$PVN_VM_CACHE/initrd-$vm_device"
         -device "isa-debug-exit,iobase=0x501,iosize=1" -pidfile "$vm_sockets/$name.pid"
         -virtfs "local,path=$job,mount_tag=job,security_model=none"
         -virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
@@ -244,7 +252,9 @@ boot_once() {
 
 vm_alone() { # vm_alone JOB
     vm_args=()
-    if [[ $vm_device == rxe ]]; then
+    if [[ $vm_device == tls ]]; then
+        VM_VETH=${VM_VETH:-1} VM_IP=10.77.0.1/24,10.77.0.2/24 vm_boot a "$1"
+    elif [[ $vm_device == rxe ]]; then
         VM_VETH=1 VM_V4SELF=${VM_V4SELF-1} VM_IP=10.77.0.1/24,10.77.0.2/24 VM_MODS=netem${VM_MODS:+,$VM_MODS} vm_boot a "$1"
     else
         vm_args=(-netdev "hubport,id=n0,hubid=0")
@@ -304,8 +314,8 @@ vm_lane_tests() { # vm_lane_tests RESULTS
 
 vm_plugin_pair() { # vm_plugin_pair TRANSPORT JOB TITLE RESULTS_A [RESULTS_B]
     local a b
-    a=$(vm_job "$2-a" TRANSPORT="$1" RANK=0)
-    b=$(vm_job "$2-b" TRANSPORT="$1" RANK=1)
+    a=$(vm_job "$2-a" TRANSPORT="$1" RANK=0 KERNEL_TLS="$([[ $vm_device != tls ]] || echo yes)")
+    b=$(vm_job "$2-b" TRANSPORT="$1" RANK=1 KERNEL_TLS="$([[ $vm_device != tls ]] || echo yes)")
     VM_LIMIT=400 vm_pair "$a" "$b"
     vm_results "$1, $3, rank 0" "$a" "$4" "$vm_status_a"
     [[ -z ${5:-} ]] || vm_results "$1, $3, rank 1" "$b" "$5" "$vm_status_b"
