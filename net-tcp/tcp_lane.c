@@ -164,7 +164,8 @@ static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
         snprintf(workers, sizeof(workers), ", copied by %d threads of this process",
                  t->cfg.workers);
     if (t->s[0].seal)
-        snprintf(sealed, sizeof(sealed), ", sealed (%s)", pvn_seal_suite(t->s[0].seal));
+        snprintf(sealed, sizeof(sealed), ", sealed (%s%s)", pvn_seal_suite(t->s[0].seal),
+                 pvn_seal_is_by_kernel(t->s[0].seal) ? ", by the kernel" : "");
     return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s%s%s%s", t->cfg.name,
                     t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies, workers,
                     t->cts ? ", clear-to-send" : "", sealed);

@@ -12,6 +12,7 @@
 
 #include "connect/route.h"
 #include "connect/sock.h"
+#include "seal/seal_begin.h"
 
 /*
  * The offer: version, number of streams requested, and for the acceptor where to dial.
@@ -127,7 +128,7 @@ static int begin_seal(struct tcp_lane *t, struct stream *s)
     explicit_bzero(secret, sizeof(secret));
     if (!s->seal)
         return t->l.err.code;
-    pvn_seal_expect_bulk(s->seal);
+    pvn_seal_expect_bulk(s->seal, !pvn_seal_kernel_refusal());
     return 0;
 }
 
@@ -143,7 +144,7 @@ static int seal(struct tcp_lane *t, struct stream *s)
     if (rc == 0)
         rc = pvn_seal_handshake(s->seal, &err);
     if (rc == 0) {
-        s->io = &pvn_sockio_sealed;
+        s->io = pvn_sockio_of(s->seal);
     } else if (rc != -EAGAIN && t->l.err.code == 0) {
         t->l.err = err;
         pvn_err_add(&t->l.err, "TCP stream %d of %d on %s, proving the key", (int)(s - t->s) + 1,

@@ -114,6 +114,7 @@ struct pvn_params {
     /* a key of both ends, see seal/key.h */
     char key_file[PVN_PARAM_STR_LEN]; /* "": none */
     int encrypt;                      /* enum pvn_encrypt */
+    bool kernel_tls;
 
     /* deadlines of connecting and closing */
     uint64_t connect_timeout;

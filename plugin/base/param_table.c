@@ -428,6 +428,13 @@ static const struct pvn_param_def table[] = {
          "(addresses, keys of registered memory, failover); data are not, and are as fast as without "
          "a key. auto: data over TCP, too; an RDMA adapter cannot encrypt, so its data are not. all: as "
          "auto, and RDMA devices are left alone. Where the two ends differ, the stricter one counts."},
+    {.name = "KERNEL_TLS",
+     .type = PVN_PARAM_BOOL,
+     .def = "1",
+     FIELD(kernel_tls),
+     .help =
+         "With KEY_FILE: the kernel encrypts data over TCP where it can (Linux 6.14 or later with "
+         "its module tls), which saves a copy. 0: OpenSSL does, as elsewhere. The peers need not agree."},
     {.name = "CONNECT_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

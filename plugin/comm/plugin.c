@@ -61,6 +61,23 @@ static void start_afresh(void)
     pvn_params_unload();
 }
 
+static void print_key(void)
+{
+    bool control = pvn_params_get()->encrypt == PVN_ENCRYPT_CONTROL;
+    const char *why = pvn_seal_kernel_refusal();
+    char text[PVN_KEY_TEXT];
+
+    pvn_info(
+        PVN_INIT | PVN_NET,
+        "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE (%s); control connections "
+        "are sealed, %s",
+        pvn_key_describe(pvn_seal_key(), text),
+        control ? "data are not" : "and so are data over TCP; data over RDMA are not");
+    if (!control)
+        pvn_info(PVN_INIT | PVN_NET, "data over TCP are sealed by %s%s",
+                 why ? "OpenSSL, not by the kernel: " : "the kernel", why ? why : "");
+}
+
 static void banner(int abi)
 {
     int i, n = pvn_devices_count();
@@ -75,14 +92,7 @@ static void banner(int abi)
         pvn_info(PVN_INIT | PVN_NET, "device %d: %s", i,
                  pvn_device_describe(pvn_device_get(i), text, sizeof(text)));
     if (pvn_seal_key())
-        pvn_info(
-            PVN_INIT | PVN_NET,
-            "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE (%s); control connections "
-            "are sealed, %s",
-            pvn_key_describe(pvn_seal_key(), text),
-            pvn_params_get()->encrypt == PVN_ENCRYPT_CONTROL
-                ? "data are not"
-                : "and so are data over TCP; data over RDMA are not");
+        print_key();
     if (pvn_devices_left_out()[0])
         pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
     pvn_placement_log();

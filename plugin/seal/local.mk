@@ -5,6 +5,8 @@ libpvn_core_la_SOURCES += \
     plugin/seal/key.c \
     plugin/seal/key.h \
     plugin/seal/key_priv.h \
+    plugin/seal/plain.c \
+    plugin/seal/plain.h \
     plugin/seal/seal.h \
     plugin/seal/seal_begin.c \
     plugin/seal/seal_begin.h \
@@ -13,8 +15,12 @@ libpvn_core_la_SOURCES += \
     plugin/seal/sockio.h
 if HAVE_OPENSSL
 libpvn_core_la_SOURCES += \
+    plugin/seal/kernel_tls.c \
+    plugin/seal/kernel_tls.h \
     plugin/seal/key_derive.c \
     plugin/seal/seal.c \
+    plugin/seal/seal_kernel.c \
+    plugin/seal/seal_priv.h \
     plugin/seal/ssl_dl.c \
     plugin/seal/ssl_dl.h
 else

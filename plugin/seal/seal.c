@@ -6,53 +6,21 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "seal/ssl_dl.h"
+#include "seal/seal_priv.h"
 
 /* Both suites have SHA-256, as a secret that is not of an earlier session requires. */
 #define SUITES   "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 #define IDENTITY "nccl-net-pvrdma 1"
 
 enum {
-    RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* bytes of the longest record: 16 KiB */
-    BURST = 16 * RECORD,               /* bytes that one call of sendv takes at most */
+    BURST = 16 * RECORD, /* bytes that one call of sendv takes at most */
     /* Bytes taken from the socket at once, of bulk: four full records with header, type and tag. OpenSSL aligns its buffer
      * by 3 bytes, and reads what is missing of a last one by a call of its own. */
-    READ_AHEAD = 4 * (RECORD + 5 + 1 + 16) + 3,
-    HELD = 64 /* bytes of the message of a new key, 27, and some */
-};
-
-/* The stream's turn, taken in the order of arrival: a thread that seals one record after the other would else keep one out
- * that has an acknowledgement to send. */
-struct turn {
-    atomic_uint next, current; /* tickets: of who comes next, and of whose turn it is */
-};
-
-/* One direction. */
-struct direction {
-    bool over; /* for good: each further call returns `code` */
-    ssize_t code;
-};
-
-struct pvn_seal {
-    SSL *ssl;
-    int fd;
-    struct turn turn;
-    int code;          /* negative errno of the last call of the socket that failed, 0: none */
-    bool end;          /* the other end has closed the connection */
-    bool begun;        /* the first byte from there has been looked at */
-    bool empty;        /* the last call that received took all that the socket had */
-    bool begun_record; /* a send has returned -EAGAIN, and is to be repeated */
-    struct direction out, in;
-    uint64_t records;   /* sent with the current key */
-    bool holds;         /* what OpenSSL writes goes to `held` */
-    uint8_t held[HELD]; /* bytes [held_begin, held_end): they go out before what is sent next */
-    size_t held_begin, held_end;
-    uint8_t secret[PVN_SEAL_SECRET];
+    READ_AHEAD = 4 * (RECORD + 5 + 1 + 16) + 3
 };
 
 /*
@@ -232,6 +200,14 @@ static int acceptor_secret(SSL *ssl, const unsigned char *id, size_t id_len, SSL
     return *session != NULL;
 }
 
+static void note_secret(const SSL *ssl, const char *line)
+{
+    struct pvn_seal *s = pvn_ssl_get()->SSL_get_ex_data(ssl, 0);
+
+    if (s->by == TO_KERNEL)
+        pvn_seal_note_secret(s, line);
+}
+
 /* ---- one context for all streams ---- */
 
 static int accept_no_certificate(int ok, X509_STORE_CTX *store)
@@ -265,6 +241,7 @@ static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
     s->SSL_CTX_set_verify(c, SSL_VERIFY_PEER, accept_no_certificate);
     s->SSL_CTX_set_psk_use_session_callback(c, connector_secret);
     s->SSL_CTX_set_psk_find_session_callback(c, acceptor_secret);
+    s->SSL_CTX_set_keylog_callback(c, note_secret);
     return s->SSL_CTX_ctrl(c, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
            s->SSL_CTX_ctrl(c, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
            set_groups(s, c) && s->SSL_CTX_set_ciphersuites(c, SUITES) == 1 &&
@@ -357,6 +334,7 @@ struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SE
     if (seal) {
         atomic_fetch_add(&streams, 1);
         seal->fd = fd;
+        seal->acceptor = acceptor;
         memcpy(seal->secret, secret, sizeof(seal->secret));
     }
     if (!seal || !attach(s, seal)) {
@@ -371,10 +349,25 @@ struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SE
     return seal;
 }
 
-void pvn_seal_expect_bulk(struct pvn_seal *seal)
+static void read_ahead(struct pvn_seal *seal)
 {
+    if (!seal->bulk || seal->by != BY_OPENSSL)
+        return;
     pvn_ssl_get()->SSL_set_default_read_buffer_len(seal->ssl, READ_AHEAD);
     pvn_ssl_get()->SSL_set_read_ahead(seal->ssl, 1);
+}
+
+/* Within a handshake that the kernel goes on from, OpenSSL takes no record too many from the socket. */
+void pvn_seal_expect_bulk(struct pvn_seal *seal, bool by_kernel)
+{
+    seal->bulk = true;
+    seal->by = by_kernel ? TO_KERNEL : BY_OPENSSL;
+    read_ahead(seal);
+}
+
+bool pvn_seal_is_by_kernel(const struct pvn_seal *seal)
+{
+    return seal->by == BY_KERNEL;
 }
 
 void pvn_seal_free(struct pvn_seal *seal)
@@ -385,7 +378,7 @@ void pvn_seal_free(struct pvn_seal *seal)
         pvn_ssl_get()->SSL_free(seal->ssl);
         pvn_ssl_get()->ERR_clear_error();
     }
-    explicit_bzero(seal->secret, sizeof(seal->secret));
+    explicit_bzero(seal, sizeof(*seal));
     free(seal);
     atomic_fetch_sub(&streams, 1);
 }
@@ -444,6 +437,25 @@ static int rejected(unsigned long reason, struct pvn_err *err)
         in_words(reason));
 }
 
+/* The handshake is over. */
+static int proved(struct pvn_seal *seal, struct pvn_err *err)
+{
+    int rc = 0;
+
+    explicit_bzero(seal->secret, sizeof(seal->secret));
+    seal->records_per_key = records_per_key;
+    /* A handshake by certificate proves nothing: there are none. */
+    if (pvn_ssl_get()->SSL_session_reused(seal->ssl) != 1)
+        return pvn_err_set(err, -EKEYREJECTED, "the peer has not used the key in its handshake");
+    if (seal->by == TO_KERNEL && strcmp(pvn_seal_suite(seal), PVN_SEAL_SUITE_OF_KERNEL) == 0)
+        rc = pvn_seal_to_kernel(seal, err);
+    if (seal->by == TO_KERNEL) {
+        seal->by = BY_OPENSSL;
+        read_ahead(seal);
+    }
+    return rc;
+}
+
 int pvn_seal_handshake(struct pvn_seal *seal, struct pvn_err *err)
 {
     const struct pvn_ssl *s = pvn_ssl_get();
@@ -452,13 +464,8 @@ int pvn_seal_handshake(struct pvn_seal *seal, struct pvn_err *err)
 
     prepare(seal);
     ret = s->SSL_do_handshake(seal->ssl);
-    if (ret == 1) {
-        explicit_bzero(seal->secret, sizeof(seal->secret));
-        /* A handshake by certificate proves nothing: there are none. */
-        if (s->SSL_session_reused(seal->ssl) == 1)
-            return 0;
-        return pvn_err_set(err, -EKEYREJECTED, "the peer has not used the key in its handshake");
-    }
+    if (ret == 1)
+        return proved(seal, err);
     rc = judge(seal, ret, &reason);
     if (rc == -EAGAIN)
         return rc;
@@ -517,7 +524,7 @@ static void count_record(struct pvn_seal *seal)
 {
     if (seal->begun_record)
         return;
-    if (seal->records >= records_per_key && renew_key(seal))
+    if (seal->records >= seal->records_per_key && renew_key(seal))
         seal->records = 0;
     seal->records++;
 }
@@ -670,5 +677,7 @@ const char *pvn_seal_suite(const struct pvn_seal *seal)
 {
     const struct pvn_ssl *s = pvn_ssl_get();
 
+    if (pvn_seal_is_by_kernel(seal))
+        return PVN_SEAL_SUITE_OF_KERNEL;
     return s->SSL_CIPHER_get_name(s->SSL_get_current_cipher(seal->ssl));
 }

@@ -44,8 +44,12 @@ void pvn_seal_after_fork(void);
  * dialled. The secret is copied. NULL with *err. */
 struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SEAL_SECRET],
                               struct pvn_err *err);
-/* Before the handshake, of a stream on which much comes: it is taken from the socket in larger pieces. */
-void pvn_seal_expect_bulk(struct pvn_seal *s);
+/* Before the handshake, of a stream on which much comes: it is taken from the socket in larger pieces. by_kernel: behind the
+ * handshake the kernel seals and opens it, if it takes it over; only where pvn_kernel_tls_check has said that it can. */
+void pvn_seal_expect_bulk(struct pvn_seal *s, bool by_kernel);
+/* After the handshake: true if the kernel has the stream. send, recv, has_pending and export are then not called any more,
+ * see pvn_sockio_of. */
+bool pvn_seal_is_by_kernel(const struct pvn_seal *s);
 /* NULL is allowed. Sends nothing. */
 void pvn_seal_free(struct pvn_seal *s);
 
@@ -64,6 +68,9 @@ ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len);
  * beginning of a record. */
 ssize_t pvn_seal_sendv(struct pvn_seal *s, const struct iovec *iov, int n);
 ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n);
+/* sendv and recvv of a stream that the kernel has. One thread may send while another one receives, at once. */
+ssize_t pvn_seal_kernel_sendv(struct pvn_seal *s, struct iovec *iov, int n);
+ssize_t pvn_seal_kernel_recvv(struct pvn_seal *s, struct iovec *iov, int n);
 /* True if recv has bytes that it has taken from the socket already; after the end: it came in the middle of a record. */
 bool pvn_seal_has_pending(const struct pvn_seal *s);
 
@@ -73,7 +80,7 @@ int pvn_seal_export(struct pvn_seal *s, const char *label, uint8_t *out, size_t 
 /* The suite in words, for a person. */
 const char *pvn_seal_suite(const struct pvn_seal *s);
 
-/* Records that a stream sends with one key, for tests; 0: as usual. Before any stream is made. */
+/* Records that a stream sends with one key, for tests; 0: as usual. For streams whose handshake ends later. */
 void pvn_seal_rekey_after(uint64_t records);
 
 /* Judges the first bytes from a connector, before anything is done for it: 1 they are those of a handshake, 0 too few,

@@ -9,11 +9,13 @@
 #include "seal/key.h"
 #include "seal/seal.h"
 #ifdef HAVE_OPENSSL
+#include "seal/kernel_tls.h"
 #include "seal/ssl_dl.h"
 #endif
 
 static struct pvn_key *key; /* written by begin and end only, when there is no connection */
-static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
+static struct pvn_err refusal = PVN_ERR_INIT;    /* likewise; code 0: none */
+static struct pvn_err by_openssl = PVN_ERR_INIT; /* likewise: why the kernel seals nothing */
 
 static int load_library(const struct pvn_params *params, struct pvn_err *err)
 {
@@ -83,12 +85,25 @@ int pvn_seal_take_key(const struct pvn_params *params, struct pvn_key **out, str
     return rc;
 }
 
+static void look_at_kernel(const struct pvn_params *params)
+{
+    pvn_err_clear(&by_openssl);
+    if (!params->kernel_tls)
+        pvn_err_set(&by_openssl, -EOPNOTSUPP, "NCCL_PVRDMA_KERNEL_TLS=0");
+#ifdef HAVE_OPENSSL
+    else
+        pvn_kernel_tls_check(&by_openssl);
+#endif
+}
+
 int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
 {
     int rc;
 
     pvn_seal_end();
     rc = pvn_seal_take_key(params, &key, &refusal);
+    if (key)
+        look_at_kernel(params);
     if (rc == 0)
         return 0;
     pvn_err_add(&refusal, "no connection is made: NCCL would go on in the clear");
@@ -106,6 +121,11 @@ void pvn_seal_end(void)
 const struct pvn_err *pvn_seal_refusal(void)
 {
     return refusal.code ? &refusal : NULL;
+}
+
+const char *pvn_seal_kernel_refusal(void)
+{
+    return by_openssl.code ? by_openssl.reason[0] : NULL;
 }
 
 const struct pvn_key *pvn_seal_key(void)

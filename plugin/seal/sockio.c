@@ -3,50 +3,20 @@
 #include "config.h"
 #include "seal/sockio.h"
 
-#include <errno.h>
-#include <sys/socket.h>
-
-/* The short calls for the short case: small messages are where a few ns count. */
-static ssize_t plain_sendv(int fd, struct pvn_seal *seal, struct iovec *iov, int n)
-{
-    struct msghdr mh = {.msg_iov = iov};
-    ssize_t rc;
-
-    (void)seal;
-    mh.msg_iovlen = (size_t)n;
-    do {
-        rc = n == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
-                    : sendmsg(fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (rc < 0 && errno == EINTR);
-    return rc < 0 ? -errno : rc;
-}
-
-static ssize_t plain_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags)
-{
-    struct msghdr mh = {.msg_iov = iov};
-    ssize_t rc;
-
-    (void)seal;
-    mh.msg_iovlen = (size_t)n;
-    do {
-        rc = n == 1 ? recv(fd, iov->iov_base, iov->iov_len, flags | MSG_DONTWAIT)
-                    : recvmsg(fd, &mh, flags | MSG_DONTWAIT);
-    } while (rc < 0 && errno == EINTR);
-    return rc < 0 ? -errno : rc;
-}
+#include "seal/plain.h"
 
 static ssize_t plain_send(int fd, struct pvn_seal *seal, const void *buf, size_t len)
 {
     struct iovec iov = {(void *)(uintptr_t)buf, len};
 
-    return plain_sendv(fd, seal, &iov, 1);
+    return pvn_plain_sendv(fd, seal, &iov, 1);
 }
 
 static ssize_t plain_recv(int fd, struct pvn_seal *seal, void *buf, size_t len)
 {
     struct iovec iov = {buf, len};
 
-    return plain_recvv(fd, seal, &iov, 1, 0);
+    return pvn_plain_recvv(fd, seal, &iov, 1, 0);
 }
 
 static bool plain_has_pending(const struct pvn_seal *seal)
@@ -80,7 +50,41 @@ static ssize_t sealed_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, in
     return pvn_seal_recvv(seal, iov, n);
 }
 
-const struct pvn_sockio pvn_sockio_plain = {plain_send, plain_recv, plain_sendv, plain_recvv,
-                                            plain_has_pending};
+static ssize_t in_kernel_sendv(int fd, struct pvn_seal *seal, struct iovec *iov, int n)
+{
+    (void)fd;
+    return pvn_seal_kernel_sendv(seal, iov, n);
+}
+
+static ssize_t in_kernel_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags)
+{
+    (void)fd;
+    (void)flags;
+    return pvn_seal_kernel_recvv(seal, iov, n);
+}
+
+static ssize_t in_kernel_send(int fd, struct pvn_seal *seal, const void *buf, size_t len)
+{
+    struct iovec iov = {(void *)(uintptr_t)buf, len};
+
+    return in_kernel_sendv(fd, seal, &iov, 1);
+}
+
+static ssize_t in_kernel_recv(int fd, struct pvn_seal *seal, void *buf, size_t len)
+{
+    struct iovec iov = {buf, len};
+
+    return in_kernel_recvv(fd, seal, &iov, 1, 0);
+}
+
+const struct pvn_sockio pvn_sockio_plain = {plain_send, plain_recv, pvn_plain_sendv,
+                                            pvn_plain_recvv, plain_has_pending};
 const struct pvn_sockio pvn_sockio_sealed = {sealed_send, sealed_recv, sealed_sendv, sealed_recvv,
                                              pvn_seal_has_pending};
+const struct pvn_sockio pvn_sockio_in_kernel = {in_kernel_send, in_kernel_recv, in_kernel_sendv,
+                                                in_kernel_recvv, plain_has_pending};
+
+const struct pvn_sockio *pvn_sockio_of(const struct pvn_seal *seal)
+{
+    return pvn_seal_is_by_kernel(seal) ? &pvn_sockio_in_kernel : &pvn_sockio_sealed;
+}

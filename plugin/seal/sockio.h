@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the bytes of one TCP connection are read and written: plain, or sealed. Whoever has a connection has its table, and
+ * How the bytes of one TCP connection are read and written: plain, or sealed, by OpenSSL or by the kernel. Whoever has a connection has its table, and
  * calls the socket itself for what concerns no bytes (its end, its state, the poller).
  *
  * A poller sees the socket alone. Bytes that a sealed stream has taken from it, and its user has not, show by has_pending,
@@ -25,6 +25,10 @@ struct pvn_sockio {
     bool (*has_pending)(const struct pvn_seal *seal);
 };
 
-extern const struct pvn_sockio pvn_sockio_plain, pvn_sockio_sealed;
+/* in_kernel: of a sealed stream that the kernel has, see seal.h. */
+extern const struct pvn_sockio pvn_sockio_plain, pvn_sockio_sealed, pvn_sockio_in_kernel;
+
+/* The table of a stream whose handshake is over. */
+const struct pvn_sockio *pvn_sockio_of(const struct pvn_seal *seal);
 
 #endif

@@ -45,6 +45,7 @@
     F(SSL_CTX_free)                                                                                \
     F(SSL_CTX_new_ex)                                                                              \
     F(SSL_CTX_set_ciphersuites)                                                                    \
+    F(SSL_CTX_set_keylog_callback)                                                                 \
     F(SSL_CTX_set_max_early_data)                                                                  \
     F(SSL_CTX_set_num_tickets)                                                                     \
     F(SSL_CTX_set_options)                                                                         \

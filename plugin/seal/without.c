@@ -70,6 +70,22 @@ ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n)
     return -EOPNOTSUPP;
 }
 
+ssize_t pvn_seal_kernel_sendv(struct pvn_seal *s, struct iovec *iov, int n)
+{
+    (void)s;
+    (void)iov;
+    (void)n;
+    return -EOPNOTSUPP;
+}
+
+ssize_t pvn_seal_kernel_recvv(struct pvn_seal *s, struct iovec *iov, int n)
+{
+    (void)s;
+    (void)iov;
+    (void)n;
+    return -EOPNOTSUPP;
+}
+
 void pvn_seal_forget(void)
 {
 }
@@ -78,9 +94,16 @@ void pvn_seal_after_fork(void)
 {
 }
 
-void pvn_seal_expect_bulk(struct pvn_seal *s)
+void pvn_seal_expect_bulk(struct pvn_seal *s, bool by_kernel)
 {
     (void)s;
+    (void)by_kernel;
+}
+
+bool pvn_seal_is_by_kernel(const struct pvn_seal *s)
+{
+    (void)s;
+    return false;
 }
 
 void pvn_seal_rekey_after(uint64_t records)

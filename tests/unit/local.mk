@@ -65,6 +65,11 @@ PVN_TESTS += tests/unit/test_seal_send
 tests_unit_test_seal_send_SOURCES = tests/unit/test_seal_send.cc tests/unit/seal_ends.h
 tests_unit_test_seal_send_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_seal_send_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
+
+PVN_TESTS += tests/unit/test_seal_kernel
+tests_unit_test_seal_kernel_SOURCES = tests/unit/test_seal_kernel.cc tests/unit/seal_ends.h
+tests_unit_test_seal_kernel_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_seal_kernel_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
 endif
 
 if !SANITIZE

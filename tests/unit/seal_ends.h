@@ -1,11 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Two ends of a sealed stream over socket pairs, with a relay between them: the test.
+// Two ends of a sealed stream over socket pairs, or pairs of TCP sockets, with a relay between them: the test.
 #ifndef PVN_TESTS_UNIT_SEAL_ENDS_H
 #define PVN_TESTS_UNIT_SEAL_ENDS_H
 
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 
 extern "C" {
 #include "seal/seal.h"
+#include "seal/sockio.h"
 #include "seal/ssl_dl.h"
 }
 
@@ -36,13 +40,33 @@ struct Ends {
     {
         return Bytes(PVN_SEAL_SECRET, of);
     }
-    explicit Ends(const Bytes &connector = secret(1), const Bytes &acceptor = secret(1))
+    static bool tcp_pair(int sv[2])
+    {
+        sockaddr_in a = {};
+        a.sin_family = AF_INET;
+        a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        auto *at = reinterpret_cast<sockaddr *>(&a);
+        socklen_t len = sizeof(a);
+        int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sv[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool done = bind(listener, at, len) == 0 && listen(listener, 1) == 0 &&
+                    getsockname(listener, at, &len) == 0 && connect(sv[0], at, len) == 0;
+        sv[1] = done ? accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        close(listener);
+        return sv[1] >= 0 && fcntl(sv[0], F_SETFL, O_NONBLOCK) == 0;
+    }
+    explicit Ends(const Bytes &connector = secret(1), const Bytes &acceptor = secret(1),
+                  bool tcp = false)
     {
         pvn_err e = PVN_ERR_INIT;
         EXPECT_NE(nullptr, pvn_ssl_load("libssl.so.3", &e)) << e.reason[0];
         for (int i = 0; i < 2; i++) {
             int sv[2];
-            EXPECT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv));
+            if (tcp)
+                EXPECT_TRUE(tcp_pair(sv)) << strerror(errno);
+            else
+                EXPECT_EQ(0,
+                          socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv));
             near[i] = sv[0];
             far[i] = sv[1];
         }

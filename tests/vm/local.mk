@@ -7,7 +7,7 @@
 
 VM_HELPERS = tests/vm/verbs/pvtest tests/vm/verbs/rcfault tests/vm/verbs/verbsprobe \
     tests/vm/pvrdma-device/pvstand-ctl tests/vm/tsc-khz
-VM_BOOTS = tests/vm/run-soft-roce.sh tests/vm/run-pvrdma.sh
+VM_BOOTS = tests/vm/run-soft-roce.sh tests/vm/run-pvrdma.sh tests/vm/run-tls.sh
 check_PROGRAMS += $(VM_HELPERS)
 
 tests_vm_verbs_rcfault_SOURCES = tests/vm/verbs/rcfault.c tests/vm/verbs/side.c \
@@ -39,7 +39,7 @@ if !SANITIZE
 VM_PARTS += tests/vm/pvrdma-device/pvstand.la
 endif
 if HAVE_GTEST
-VM_PARTS += tests/vm/verbs/doorbell_test tests/rdma/test_rdma_lane
+VM_PARTS += tests/vm/verbs/doorbell_test tests/rdma/test_rdma_lane tests/unit/test_seal_kernel
 check_PROGRAMS += tests/vm/verbs/doorbell_test
 tests_vm_verbs_doorbell_test_SOURCES = tests/vm/verbs/doorbell_test.cc tests/rdma/lane_pair.h
 tests_vm_verbs_doorbell_test_CPPFLAGS = $(TEST_CPPFLAGS)
