@@ -6,9 +6,11 @@
 # 1, 64 and 512 comms set up at once, beside handshakes of OpenSSL alone (tls_floor.c); beside the floor: AES-128-GCM of one processor by
 # `openssl speed`, and a stream of s_server and s_client; and beside WireGuard, where the kernel has it, with the plugin without a key on top.
 # --parts: only these of traffic, set-up, floor and wireguard. --instructions: of the set-up also instructions, by callgrind.
+# --guest: seal_guest.sh instead, with the options behind it.
 # usage: tests/bench/seal.sh [--parts LIST] [--workers 1,2,4] [--rounds N] [--quick] [--instructions] [--build DIR] [OPTION of tcp.sh]...
 set -eu
 src=$(cd "$(dirname "$0")/../.." && pwd)
+[[ ${1:-} != --guest ]] || exec "$src/tests/bench/seal_guest.sh" "${@:2}"
 build=$src/build rounds=5 workers=1,2,4 options=() seconds=2 parts=traffic,set-up,floor,wireguard instructions=
 while (($#)); do
     case $1 in
@@ -18,7 +20,7 @@ while (($#)); do
     --build) build=$2; shift 2 ;;
     --instructions) instructions=1; shift ;;
     --quick) rounds=1 seconds=1 options+=(--quick); shift ;;
-    --help) sed -n '4,10s/^# //p' "$0"; exit 0 ;;
+    --help) sed -n '4,11s/^# //p' "$0"; exit 0 ;;
     *) options+=("$1"); shift ;;
     esac
 done
@@ -148,7 +150,7 @@ wireguard() {
     ip netns add "$a"
     ip netns add "$b"
     if ! ip -n "$a" link add wg0 type wireguard 2>/dev/null || ! command -v wg >/dev/null; then
-        echo "skip WireGuard: the kernel has none, or wg (wireguard-tools) is not installed"
+        echo "skip WireGuard: the kernel has none, or wg (wireguard-tools) is not installed; --guest has one"
         return
     fi
     ip link add bench0 netns "$a" type veth peer name bench0 netns "$b"

@@ -24,9 +24,10 @@
 # Settings of a boot (shell variables): VM_SMP, VM_MEM (MiB), VM_LIMIT (seconds), VM_MTU, VM_IP,
 # VM_VETH, VM_V4SELF, VM_MODS (more module groups, with commas between, such as tls,wireguard),
 # VM_RAILS, VM_HOOKS (pvrdma: 0 for QEMU's device as it is), VM_SWITCH (pvrdma: below a PCIe switch,
-# with a graphics card below its other port), VM_BOOT_LIMIT (seconds until a guest's first word).
-# vm_boot returns 124 when the guest ran out of time, 127 when it stopped without a report (panic,
-# killed). A job's directory is left as it was: console, out, dmesg, status.
+# with a graphics card below its other port), VM_BOOT_LIMIT (seconds until a guest's first word),
+# VM_COUNTED (a clock of instructions, see boot_once). vm_boot returns 124 when the guest ran out of
+# time, 127 when it stopped without a report (panic, killed). A job's directory is left as it was:
+# console, out, dmesg, status.
 
 vm_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$vm_here/../.." && pwd)}
@@ -195,7 +196,7 @@ vm_boot() {
 }
 
 boot_once() {
-    local name=$1 job=$2 agent status words preload=()
+    local name=$1 job=$2 agent status words preload=() tsc_khz=$vm_tsc_khz
     local mem=${VM_MEM:-512} smp=${VM_SMP:-1} mods=${VM_MODS:-}
     shift 2
     if [[ $vm_device == pvrdma ]]; then
@@ -209,15 +210,20 @@ boot_once() {
     else
         mods=nic,diag,rxe${VM_VETH:+,veth}${mods:+,$mods}
     fi
+    [[ -z ${VM_COUNTED:-} ]] || tsc_khz=1000000
     words="console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests"
-    words+=" no_timer_check tsc=reliable ${vm_tsc_khz:+tsc_early_khz=$vm_tsc_khz} audit=0"
+    words+=" no_timer_check tsc=reliable ${tsc_khz:+tsc_early_khz=$tsc_khz} audit=0"
     words+=" pvn.name=$name pvn.mods=$mods pvn.ip=${VM_IP:-} pvn.mtu=${VM_MTU:-}"
     words+=" pvn.veth=${VM_VETH:-0} pvn.v4self=${VM_V4SELF:-}"
     [[ $vm_device == rxe ]] && words+=" pvn.rxe=1"
     local kernel=$PVN_VM_CACHE/vmlinux
     [[ $vm_device != tls ]] || kernel+=-tls
+    # VM_COUNTED: one instruction per ns of the guest's clock, its processors in turn. A time of a guest with one processor that
+    # is never idle is then a number of instructions, whatever the host does meanwhile. Each turn of a rep counts: by words, not bytes.
+    local clock=(-accel "tcg,thread=multi" -cpu max)
+    [[ -z ${VM_COUNTED:-} ]] || clock=(-accel "tcg,thread=single" -icount shift=0 -cpu "max,-erms,-fsrm")
     # -nodefaults leaves no device that is not named here; share=on is what the pvrdma device maps.
-    local args=(-accel "tcg,thread=multi" -cpu max -M q35 -smp "$smp" -m "$mem"
+    local args=("${clock[@]}" -M q35 -smp "$smp" -m "$mem"
         -object "memory-backend-ram,id=ram0,size=${mem}M,share=on" -machine memory-backend=ram0
         -nodefaults -no-user-config -display none -no-reboot -serial "${VM_SERIAL:-file:$job/console}"
         -kernel "$kernel" -initrd "$PVN_VM_CACHE/initrd-$vm_device"
