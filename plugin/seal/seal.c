@@ -383,10 +383,19 @@ void pvn_seal_free(struct pvn_seal *seal)
     atomic_fetch_sub(&streams, 1);
 }
 
+/* Clearing costs 840 instructions, also where there is nothing. */
+static void clear_errors(void)
+{
+    const struct pvn_ssl *s = pvn_ssl_get();
+
+    if (s->ERR_peek_error() != 0)
+        s->ERR_clear_error();
+}
+
 /* Before a call: errors of other uses of this thread are not taken for the stream's. */
 static void prepare(struct pvn_seal *seal)
 {
-    pvn_ssl_get()->ERR_clear_error();
+    clear_errors();
     seal->code = 0;
 }
 
@@ -487,7 +496,7 @@ static ssize_t failed(struct pvn_seal *seal, int ret)
     unsigned long reason;
     int rc = judge(seal, ret, &reason);
 
-    pvn_ssl_get()->ERR_clear_error();
+    clear_errors();
     return rc == -EBADMSG && ERR_GET_REASON(reason) >= SSL_AD_REASON_OFFSET ? -ECONNRESET : rc;
 }
 
