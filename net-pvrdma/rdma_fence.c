@@ -7,7 +7,7 @@
  * The queue pairs are taken into the error state and destroyed. An adapter that has destroyed a queue pair accepts
  * nothing for it any more, so writes of the peer that are still in flight no longer land. Arrivals from before are
  * not lost: they lie in the rings (records, short messages) or, in imm and send mode, in the completion queue, from
- * which destroying the queue pair would remove them; the mode saves these first. rdma_fenced_poll gives them to the
+ * which destroying the queue pair would remove them; the mode saves these first. rdma_drain gives them to the
  * engine.
  */
 #include "net-pvrdma/rdma_qp.h"
@@ -65,28 +65,29 @@ static int destroy_qp(struct rdma_lane *r, struct ibv_qp *qp)
 int rdma_fence(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
+    if (r->fenced)
+        return 0;
     if (r->emptied_ns == 0) { /* the first call */
         rdma_qps_error(r);
         r->emptied_ns = pvn_now_ns();
     }
-    int rc = r->mode->save_arrivals(r);
+    int rc = r->bound ? r->mode->save_arrivals(r) : 0;
     for (int k = 0; rc == 0 && k < r->cfg.qps; k++) {
         rc = r->qp[k].qp ? destroy_qp(r, r->qp[k].qp) : 0;
         if (rc == 0)
             r->qp[k].qp = NULL;
     }
-    if (rc == 0)
-        r->l.ops = r->modes->fenced;
+    r->fenced = rc == 0;
     return rc;
 }
 
-/* The poll of a fenced lane: arrivals from before the fence. A sender has none; its completions no longer matter,
- * since the next lanes send again what was not acknowledged. */
-int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+/* Arrivals from before the fence. A sender has none; its completions no longer matter, since the next lanes send again
+ * what was not acknowledged. */
+int rdma_drain(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     int n = 0;
-    if (r->cfg.sender)
+    if (r->cfg.sender || !r->bound)
         return 0;
     if (r->l.short_max > 0)
         rdma_read_shorts(r, ev, max, &n);

@@ -88,7 +88,7 @@ __attribute__((noinline)) static int post_long(struct rdma_lane *r, const struct
     return rdma_post_chunk(r, w, imm_put_chunk, PER_CHUNK);
 }
 
-int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w)
+static int imm_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     return rdma_post_write(l, w, post_long);
 }
@@ -104,7 +104,7 @@ __attribute__((noinline)) static int post_counted(struct rdma_lane *r, const str
     return rdma_post_chunk(r, w, counted_put_chunk, PER_COUNTED);
 }
 
-int rdma_counted_post_write(struct pvn_lane *l, const struct pvn_write *w)
+static int counted_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     return rdma_post_write(l, w, post_counted);
 }
@@ -194,7 +194,7 @@ static inline void imm_watch(struct rdma_lane *r)
         rdma_watch(r, line, at_line, line, at_line);
 }
 
-int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+static int imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
@@ -305,7 +305,7 @@ __attribute__((noinline)) static int counted_take_all(struct rdma_lane *r, struc
     return rc < 0 && n == 0 ? rc : n;
 }
 
-int rdma_counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+static int counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     if (counted_has_events(r))
@@ -368,16 +368,17 @@ static void imm_final_ack(struct rdma_lane *r)
     rdma_rx_final_ack(r, take_unseen);
 }
 
-const struct rdma_mode rdma_imm_mode = {
-    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-    .rx_polls_queue = true,
-    .waits_for_receives = true,
-    .open = imm_open,
-    .probe = rdma_probe_by_write,
-    .peer_connected = rdma_peer_has_written,
-    .take = rdma_take_requests,
-    .save_arrivals = imm_save_arrivals,
-    .take_landed = imm_take_landed,
-    .before_close = imm_final_ack,
-    .get_stats = rdma_one_sided_stats,
-};
+static const struct pvn_lane_data_ops imm_rx = {RDMA_RX_OPS, .poll = imm_poll};
+static const struct pvn_lane_data_ops imm_tx = {RDMA_TX_OPS, .post_write = imm_post_write};
+static const struct pvn_lane_data_ops counted_rx = {RDMA_RX_OPS, .poll = counted_poll};
+static const struct pvn_lane_data_ops counted_tx = {RDMA_TX_OPS, .post_write = counted_post_write};
+
+#define IMM_MODE                                                                                   \
+    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .rx_polls_queue = true, .waits_for_receives = true,      \
+    .open = imm_open, .probe = rdma_probe_by_write, .peer_connected = rdma_peer_has_written,       \
+    .take = rdma_take_requests, .save_arrivals = imm_save_arrivals,                                \
+    .take_landed = imm_take_landed, .before_close = imm_final_ack,                                 \
+    .get_stats = rdma_one_sided_stats
+
+const struct rdma_mode rdma_imm_mode = {IMM_MODE, .data = {&imm_rx, &imm_tx}};
+const struct rdma_mode rdma_counted_mode = {IMM_MODE, .data = {&counted_rx, &counted_tx}};

@@ -12,14 +12,27 @@
 
 #include "base/clock.h"
 #include "base/hints.h"
+#include "nccl/types.h"
 
 enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
+
+static int copies_only(const struct rdma_lane *r, const struct pvn_mr *mr, struct pvn_err *err)
+{
+    if (mr->ptr_type == NCCL_PTR_HOST)
+        return 0;
+    return pvn_err_set(
+        err, -EOPNOTSUPP,
+        "%s works in send mode with this peer, which copies and cannot reach GPU memory",
+        r->cfg.name);
+}
 
 static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
                         uint64_t dmabuf_offset, struct pvn_err *err)
 {
     struct rdma_lane *r = rdma_of(l);
     struct pvn_rdma_mem *mem = NULL;
+    if (r->bound && r->mode->copies)
+        return copies_only(r, mr, err);
     if (!r->cfg.registrar.reg)
         return -EOPNOTSUPP;
     if (mr->len == 0)
@@ -46,7 +59,7 @@ static int rdma_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
 static void rdma_stop(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
-    if (!r->qp || r->errored)
+    if (!r->bound || r->errored)
         return;
     r->mode->before_close(r);
     rdma_qps_error(r);
@@ -84,7 +97,8 @@ void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stat
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
     *out = r->stats;
-    r->mode->get_stats(r, out);
+    if (r->bound)
+        r->mode->get_stats(r, out);
 }
 
 static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
@@ -130,76 +144,26 @@ static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
     return 0;
 }
 
-static void nothing_to_say(struct rdma_lane *r)
-{
-    (void)r;
-}
-
-static void no_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
-{
-    (void)r, (void)out;
-}
-
-/* The mode of a lane that has agreed on none yet: only what can happen before it is bound. */
-static const struct rdma_mode no_mode = {
-    .take = rdma_take_requests,
-    .save_arrivals = rdma_nothing,
-    .take_landed = rdma_nothing_landed,
-    .before_close = nothing_to_say,
-    .get_stats = no_stats,
+static const struct pvn_lane_ops rdma_ops = {
+    .name = "rdma",
+    .offer = rdma_offer,
+    .bind = rdma_bind,
+    .adopt = pvn_lane_no_adopt,
+    .verify = rdma_verify,
+    .join = rdma_join,
+    .mem_reg = rdma_mem_reg,
+    .mem_dereg = rdma_mem_dereg,
+    .last_post = rdma_last_post,
+    .overdue = rdma_overdue,
+    .left = pvn_lane_nothing_left,
+    .fence = rdma_fence,
+    .drain = rdma_drain,
+    .stop = rdma_stop,
+    .close = rdma_close,
+    .locate = rdma_locate,
+    .describe = rdma_describe,
+    .count = rdma_count,
 };
-
-/* Members of the tables of lane operations: of all, of all before the fence, of those in which the sender
- * writes into the receiver's memory, and of those of the two-sided mode. */
-#define ANY_OPS                                                                                    \
-    .name = "rdma", .offer = rdma_offer, .bind = rdma_bind, .adopt = pvn_lane_no_adopt,            \
-    .verify = rdma_verify, .mem_dereg = rdma_mem_dereg, .join = rdma_join,                         \
-    .last_post = rdma_last_post, .stop = rdma_stop, .close = rdma_close, .locate = rdma_locate,    \
-    .describe = rdma_describe, .count = rdma_count, .left = pvn_lane_nothing_left
-#define LIVE_OPS ANY_OPS, .overdue = rdma_overdue, .fence = rdma_fence
-#define IDLE_OPS                                                                                   \
-    .mem_reg = rdma_mem_reg, .post_cts = pvn_lane_no_post_cts,                                     \
-    .post_write = pvn_lane_no_post_write, .next_slot = pvn_lane_no_next_slot,                      \
-    .post_flush = pvn_lane_no_post_flush, .kick = pvn_lane_ok
-#define RX_OPS                                                                                     \
-    LIVE_OPS, .mem_reg = rdma_mem_reg, .post_cts = rdma_post_cts,                                  \
-              .post_write = pvn_lane_no_post_write, .next_slot = pvn_lane_no_next_slot,            \
-              .post_flush = rdma_post_flush, .kick = rdma_rx_kick, .copy_out = rdma_copy_out
-#define TX_OPS                                                                                     \
-    LIVE_OPS, .mem_reg = rdma_mem_reg, .post_cts = pvn_lane_no_post_cts,                           \
-              .next_slot = rdma_next_slot, .post_flush = pvn_lane_no_post_flush,                   \
-              .kick = rdma_tx_kick, .poll = rdma_tx_poll, .copy_out = pvn_lane_no_copy
-#define TWO_OPS                                                                                    \
-    LIVE_OPS, .mem_reg = rdma_two_mem_reg, .post_cts = pvn_lane_no_post_cts,                       \
-              .next_slot = pvn_lane_no_next_slot, .post_flush = pvn_lane_no_post_flush,            \
-              .kick = rdma_tx_kick, .copy_out = pvn_lane_no_copy
-
-static const struct pvn_lane_ops unbound = {LIVE_OPS, IDLE_OPS, .poll = pvn_lane_no_events,
-                                            .copy_out = pvn_lane_no_copy};
-static const struct pvn_lane_ops record_rx = {RX_OPS, .poll = rdma_record_poll};
-static const struct pvn_lane_ops record_tx = {TX_OPS, .post_write = rdma_record_post_write};
-static const struct pvn_lane_ops imm_rx = {RX_OPS, .poll = rdma_imm_poll};
-static const struct pvn_lane_ops imm_tx = {TX_OPS, .post_write = rdma_imm_post_write};
-static const struct pvn_lane_ops counted_rx = {RX_OPS, .poll = rdma_counted_poll};
-static const struct pvn_lane_ops counted_tx = {TX_OPS, .post_write = rdma_counted_post_write};
-static const struct pvn_lane_ops two_rx = {TWO_OPS, .post_write = pvn_lane_no_post_write,
-                                           .poll = rdma_two_rx_poll};
-static const struct pvn_lane_ops two_tx = {TWO_OPS, .post_write = rdma_two_post_write,
-                                           .poll = rdma_two_tx_poll};
-static const struct pvn_lane_ops fenced = {ANY_OPS,
-                                           IDLE_OPS,
-                                           .overdue = pvn_lane_never_overdue,
-                                           .fence = pvn_lane_ok,
-                                           .poll = rdma_fenced_poll,
-                                           .copy_out = rdma_copy_out};
-
-static const struct rdma_modes modes = {
-    .of = {[PVN_RDMA_AUTO] = {&no_mode, {&unbound, &unbound}},
-           [PVN_RDMA_RECORD] = {&rdma_record_mode, {&record_rx, &record_tx}},
-           [PVN_RDMA_IMM] = {&rdma_imm_mode, {&imm_rx, &imm_tx}},
-           [PVN_RDMA_SEND] = {&rdma_send_mode, {&two_rx, &two_tx}},
-           [RDMA_COUNTED] = {&rdma_imm_mode, {&counted_rx, &counted_tx}}},
-    .fenced = &fenced};
 
 static int map_memory(struct rdma_lane *r)
 {
@@ -258,9 +222,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->tx.reap_at = REAP_AT;
     r->first = r->joined[0] = r;
     r->njoined = 1;
-    r->modes = &modes;
-    r->mode = &no_mode;
-    r->l.ops = &unbound;
+    r->l.ops = &rdma_ops;
     r->l.sender = cfg->sender;
     r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST |
                 PVN_LANE_SETS_KICK_DUE | cfg->gpu_caps;

@@ -78,8 +78,7 @@ struct rdma_silence {
 struct rdma_lane {
     struct pvn_lane l;
     struct pvn_rdma_lane_cfg cfg;
-    const struct rdma_modes *modes;
-    const struct rdma_mode *mode; /* as agreed on; until then the table of PVN_RDMA_AUTO */
+    const struct rdma_mode *mode; /* as the ends have agreed; NULL until then */
     int nqps;
     struct ibv_cq *cq;
     /* The device has reported an error of one of the lane's completion queues, see nic.c. They have
@@ -90,7 +89,7 @@ struct rdma_lane {
     struct pvn_gid_choice gid;
     enum ibv_mtu mtu;
     int next_qp;
-    bool bound, probed, verified, errored;
+    bool bound, probed, verified, errored, fenced;
     bool sums;       /* messages of one line have one, see rdma_wire.h */
     uint64_t copies; /* CTS_COPIES where short messages are taken */
     /* bytes of a short message (l.short_max, for both ends must know them) that takes one line */
@@ -187,7 +186,7 @@ static inline uint64_t rdma_word(const uint64_t *word)
 int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns);
 /* rdma_fence.c */
 int rdma_fence(struct pvn_lane *l);
-int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+int rdma_drain(struct pvn_lane *l, struct pvn_event *ev, int max);
 
 /* True if an empty poll looks at the device's health as well. */
 static inline bool rdma_due_to_look(struct rdma_lane *r)
@@ -251,11 +250,6 @@ int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const str
 int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
 
 /* rdma_two.c: the two-sided mode. */
-int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-                     struct pvn_err *err);
 void rdma_two_free(struct rdma_lane *r);
 
 #endif

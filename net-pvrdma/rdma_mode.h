@@ -1,10 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The modes of a lane (rdma_lane.h): a table for each with what it does differently, and its lane
- * operations, so that the data path never tests the mode. All tables are constant. A lane points to
- * those of PVN_RDMA_AUTO until its mode has been agreed on, then to those of its mode, and to
- * `fenced` from its fence on.
+ * The modes of a lane (rdma_lane.h): a table for each with what it does differently, and its data operations,
+ * so that the data path never tests the mode. All tables are constant. A lane has none until its mode has been
+ * agreed on, and then those of its mode to its end.
  *
  * Calls go down: fence and set-up call the modes, these rdma_one_sided.c (but for the two-sided mode)
  * and the halves of a lane (short messages, rx, tx), these what posts and polls.
@@ -32,6 +31,8 @@ struct rdma_mode {
     /* The sender's device waits while the receiver has no receive posted, with a limit of its own
      * or without one. */
     bool waits_for_receives;
+    /* All bytes go through buffers of the lane's own: no memory is registered, and none of a GPU is reached. */
+    bool copies;
 
     /* The mode has been agreed on; the queue pairs are not connected yet, but take receives, the first
      * of which are posted here. */
@@ -51,30 +52,10 @@ struct rdma_mode {
      * moment at most. */
     void (*before_close)(struct rdma_lane *r);
     void (*get_stats)(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
+    const struct pvn_lane_data_ops *data[2]; /* [1]: of a sender */
 };
 
-/* The tables by enum pvn_rdma_mode, and those of imm mode with counts (rdma_imm.c). In rdma_lane.c. */
-enum { RDMA_COUNTED = PVN_RDMA_SEND + 1, RDMA_TABLES };
-struct rdma_modes {
-    struct {
-        const struct rdma_mode *mode;
-        const struct pvn_lane_ops *ops[2]; /* [1]: of a sender */
-    } of[RDMA_TABLES];
-    const struct pvn_lane_ops *fenced;
-};
-
-/* rdma_record.c, rdma_imm.c, rdma_two.c */
-extern const struct rdma_mode rdma_record_mode, rdma_imm_mode, rdma_send_mode;
-
-/* Entries that a mode's table leaves out: nothing is to be done. */
-static inline int rdma_nothing(struct rdma_lane *r)
-{
-    (void)r;
-    return 0;
-}
-static inline void rdma_nothing_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
-{
-    (void)r, (void)ev, (void)max, (void)n;
-}
+/* rdma_record.c, rdma_imm.c (imm mode without and with counts), rdma_two.c */
+extern const struct rdma_mode rdma_record_mode, rdma_imm_mode, rdma_counted_mode, rdma_send_mode;
 
 #endif

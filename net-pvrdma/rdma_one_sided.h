@@ -80,6 +80,16 @@ static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
                                                                          : post_long(r, w);
 }
 
+/* Members of the tables of data operations but for a receiver's poll and a sender's post_write. */
+#define RDMA_RX_OPS                                                                                \
+    .post_cts = rdma_post_cts, .post_write = pvn_lane_no_post_write,                               \
+    .next_slot = pvn_lane_no_next_slot, .post_flush = rdma_post_flush, .kick = rdma_rx_kick,       \
+    .copy_out = rdma_copy_out
+#define RDMA_TX_OPS                                                                                \
+    .post_cts = pvn_lane_no_post_cts, .next_slot = rdma_next_slot,                                 \
+    .post_flush = pvn_lane_no_post_flush, .kick = rdma_tx_kick, .poll = rdma_tx_poll,              \
+    .copy_out = pvn_lane_no_copy
+
 /* rdma_one_sided.c: of struct rdma_mode */
 int rdma_one_sided_open(struct rdma_lane *r);
 int rdma_probe_by_write(struct rdma_lane *r, int qp);

@@ -90,6 +90,8 @@ int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns)
 {
     struct rdma_lane *r = rdma_of(l);
     struct rdma_silence *s = &r->silence;
+    if (!r->bound || r->fenced)
+        return 0;
     uint64_t bound = bound_ns(r), last = s->looked_ns, n = ended(r);
     int rc = 0;
     if (l->err.code || bound == 0)

@@ -47,7 +47,7 @@ __attribute__((noinline)) static int post_long(struct rdma_lane *r, const struct
     return rdma_post_chunk(r, w, record_put_chunk, PER_CHUNK);
 }
 
-int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
+static int record_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     return rdma_post_write(l, w, post_long);
 }
@@ -151,7 +151,7 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
     return rc < 0 && n == 0 ? rc : n;
 }
 
-int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+static int record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     return record_has_events(r) ? record_take_all(r, ev, max) : record_empty_poll(r);
@@ -164,10 +164,19 @@ static int record_open(struct rdma_lane *r)
     return rdma_one_sided_open(r);
 }
 
+static int nothing_to_save(struct rdma_lane *r)
+{
+    (void)r; /* arrivals lie in memory */
+    return 0;
+}
+
 static void record_final_ack(struct rdma_lane *r)
 {
     rdma_rx_final_ack(r, rdma_take_requests);
 }
+
+static const struct pvn_lane_data_ops record_rx = {RDMA_RX_OPS, .poll = record_poll};
+static const struct pvn_lane_data_ops record_tx = {RDMA_TX_OPS, .post_write = record_post_write};
 
 const struct rdma_mode rdma_record_mode = {
     .opcode = IBV_WR_RDMA_WRITE,
@@ -176,8 +185,9 @@ const struct rdma_mode rdma_record_mode = {
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
     .take = rdma_take_requests,
-    .save_arrivals = rdma_nothing,
+    .save_arrivals = nothing_to_save,
     .take_landed = record_take_landed,
     .before_close = record_final_ack,
     .get_stats = rdma_one_sided_stats,
+    .data = {&record_rx, &record_tx},
 };

@@ -61,9 +61,4 @@ static inline bool rdma_rx_empty_poll(struct rdma_lane *r)
     return rdma_due_to_look(r);
 }
 
-/* rdma_record.c, rdma_imm.c */
-int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-int rdma_counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-
 #endif

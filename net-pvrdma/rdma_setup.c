@@ -88,6 +88,9 @@ static bool are_counted(const struct rdma_lane *r)
 
 static int agree_on_mode(struct rdma_lane *r)
 {
+    static const struct rdma_mode *const table[] = {[PVN_RDMA_RECORD] = &rdma_record_mode,
+                                                    [PVN_RDMA_IMM] = &rdma_imm_mode,
+                                                    [PVN_RDMA_SEND] = &rdma_send_mode};
     enum pvn_rdma_mode mode = common_mode(r);
     if (mode == PVN_RDMA_AUTO)
         return pvn_err_set(
@@ -96,11 +99,10 @@ static int agree_on_mode(struct rdma_lane *r)
             "NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
             r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
             pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
-    int table = mode == PVN_RDMA_IMM && are_counted(r) ? RDMA_COUNTED : (int)mode;
     r->cfg.mode = mode;
-    r->mode = r->modes->of[table].mode;
+    r->mode = mode == PVN_RDMA_IMM && are_counted(r) ? &rdma_counted_mode : table[mode];
     r->tx.window_by_reads = r->mode->window_by_reads;
-    r->l.ops = r->modes->of[table].ops[r->cfg.sender];
+    r->l.data = r->mode->data[r->cfg.sender];
     return 0;
 }
 

@@ -28,7 +28,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "nccl/types.h"
 
 enum {
     CREDIT_BYTES = 64, /* between two credit buffers */
@@ -347,7 +346,7 @@ static int push(struct rdma_lane *r, int k)
     return 0;
 }
 
-int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
+static int two_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct rdma_lane *r = rdma_of(l);
     struct two_sided *t = r->two;
@@ -509,13 +508,13 @@ static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 && n == 0 ? rc : n;
 }
 
-int rdma_two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+static int two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     int n = poll_sends(rdma_of(l), ev, max);
     return n ? n : rdma_healthy(rdma_of(l));
 }
 
-int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+static int two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     int n = poll_receives(rdma_of(l), ev, max);
     return n ? n : rdma_healthy(rdma_of(l));
@@ -548,28 +547,24 @@ static void two_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, 
     } while (rc == 0 && moved);
 }
 
-/* Everything is copied through the lane's own buffers: nothing is registered. */
-int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-                     struct pvn_err *err)
-{
-    (void)dmabuf_fd, (void)dmabuf_offset;
-    if (mr->ptr_type == NCCL_PTR_HOST)
-        return 0;
-    return pvn_err_set(
-        err, -EOPNOTSUPP,
-        "%s works in send mode with this peer, which copies and cannot reach GPU memory",
-        rdma_of(l)->cfg.name);
-}
-
 /* The lane counts chunks itself. */
 static void two_get_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
 {
     (void)r, (void)out;
 }
 
+#define TWO_OPS                                                                                    \
+    .post_cts = pvn_lane_no_post_cts, .next_slot = pvn_lane_no_next_slot,                          \
+    .post_flush = pvn_lane_no_post_flush, .kick = rdma_tx_kick, .copy_out = pvn_lane_no_copy
+static const struct pvn_lane_data_ops two_rx = {TWO_OPS, .post_write = pvn_lane_no_post_write,
+                                                .poll = two_rx_poll};
+static const struct pvn_lane_data_ops two_tx = {TWO_OPS, .post_write = two_post_write,
+                                                .poll = two_tx_poll};
+
 const struct rdma_mode rdma_send_mode = {
     .opcode = IBV_WR_SEND,
     .all_signaled = true,
+    .copies = true,
     .open = two_open,
     .probe = two_probe,
     .peer_connected = two_peer_connected,
@@ -578,4 +573,5 @@ const struct rdma_mode rdma_send_mode = {
     .take_landed = two_take_landed,
     .before_close = two_drain,
     .get_stats = two_get_stats,
+    .data = {&two_rx, &two_tx},
 };

@@ -55,9 +55,4 @@ int rdma_next_slot(struct pvn_lane *l, const struct pvn_cts **cts);
 int rdma_tx_kick(struct pvn_lane *l);
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 
-/* rdma_record.c, rdma_imm.c */
-int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_counted_post_write(struct pvn_lane *l, const struct pvn_write *w);
-
 #endif

@@ -114,7 +114,7 @@ int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buff
     struct tcp_cts *c = t->cts;
     if (!c)
         return -EOPNOTSUPP;
-    if (t->fenced || CTS_OUT - c->end < PVN_CTS_MAX)
+    if (CTS_OUT - c->end < PVN_CTS_MAX)
         return -EAGAIN;
     if (c->lost)
         return 0;

@@ -23,8 +23,6 @@
 static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct tcp_lane *t = tcp_of(l);
-    if (t->fenced)
-        return t->cfg.sender ? tcp_tx_report(t, ev, max) : 0;
     if (t->cfg.sender)
         return tcp_tx_poll(t, ev, max);
     /* At most twice as many as before: after a pause the count is that of many passes. */
@@ -124,6 +122,13 @@ static int tcp_fence(struct pvn_lane *l)
     return 0;
 }
 
+/* A receiver has none: its polls report at once what they have placed. */
+static int tcp_drain(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct tcp_lane *t = tcp_of(l);
+    return t->cfg.sender ? tcp_tx_report(t, ev, max) : 0;
+}
+
 static void tcp_close(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -191,14 +196,10 @@ static const struct pvn_lane_ops tcp_ops = {
     .bind = tcp_bind,
     .adopt = tcp_adopt,
     .verify = tcp_verify,
-    .post_cts = tcp_post_cts,
-    .next_slot = tcp_next_slot,
-    .post_write = tcp_post_write,
-    .kick = tcp_kick,
-    .poll = tcp_poll,
     .overdue = tcp_overdue,
     .left = tcp_left,
     .fence = tcp_fence,
+    .drain = tcp_drain,
     .close = tcp_close,
     .locate = tcp_locate,
     .describe = tcp_describe,
@@ -206,10 +207,18 @@ static const struct pvn_lane_ops tcp_ops = {
     .mem_reg = pvn_lane_ok_reg,
     .mem_dereg = pvn_lane_ok_dereg,
     .last_post = pvn_lane_no_last_post,
-    .post_flush = pvn_lane_no_post_flush,
-    .copy_out = pvn_lane_no_copy,
     .join = pvn_lane_no_join,
     .stop = pvn_lane_nothing,
+};
+
+static const struct pvn_lane_data_ops tcp_data = {
+    .post_cts = tcp_post_cts,
+    .next_slot = tcp_next_slot,
+    .post_write = tcp_post_write,
+    .post_flush = pvn_lane_no_post_flush,
+    .kick = tcp_kick,
+    .poll = tcp_poll,
+    .copy_out = pvn_lane_no_copy,
 };
 
 /* Without them the comm's thread does all by itself. */
@@ -258,6 +267,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->cfg = *cfg;
     t->epoch = pvn_fork_epoch();
     t->l.ops = &tcp_ops;
+    t->l.data = &tcp_data;
     t->l.sender = cfg->sender;
     t->l.caps = PVN_LANE_ENDS | PVN_LANE_GPU_COPIED |
                 (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0) |

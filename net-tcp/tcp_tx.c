@@ -99,7 +99,7 @@ void tcp_tx_free(struct tcp_lane *t)
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct tcp_lane *t = tcp_of(l);
-    if (t->tail - t->freed == TXQ || t->fenced || (w->kept && t->kept == PVN_MAX_SENDS))
+    if (t->tail - t->freed == TXQ || (w->kept && t->kept == PVN_MAX_SENDS))
         return -EAGAIN;
     if (__builtin_expect(copy_of(w) != NULL, 0)) {
         int rc = copy_payload(t, frame_at(t, t->tail), w);
@@ -397,8 +397,6 @@ static bool any_run(const struct tcp_lane *t)
 int tcp_kick(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
-    if (t->fenced)
-        return 0;
     if (!t->cfg.sender) {
         int rc = l->idle ? tcp_rx_acknowledge(t) : 0;
         return rc == 0 && t->cts ? tcp_rx_send_entries(t) : rc;
@@ -491,7 +489,7 @@ int tcp_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
 {
     struct tcp_lane *t = tcp_of(l);
     int rc = 0;
-    if (!t->cts || t->fenced)
+    if (!t->cts)
         return 0;
     *cts = tcp_cts_next(t);
     if (!*cts)

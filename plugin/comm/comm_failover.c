@@ -267,12 +267,7 @@ static int fence(struct pvn_comm *c)
 
     for (int i = 0; i < c->link.conn->nlanes; i++) {
         struct pvn_lane *l = c->link.conn->lane[i];
-        int rc;
-
-        /* Memory may be deregistered meanwhile, with the operations that a fence replaces. */
-        pthread_mutex_lock(&c->mem.lock);
-        rc = l->ops->fence(l);
-        pthread_mutex_unlock(&c->mem.lock);
+        int rc = l->ops->fence(l);
 
         again |= rc == -EAGAIN;
         if (rc && rc != -EAGAIN) {

@@ -192,7 +192,7 @@ __attribute__((noinline)) static int take_more(struct pvn_engine *e, struct pvn_
 {
     int rc = take(e, l, ev, POLL_BATCH);
     for (int round = 1; rc == 0 && round < POLL_ROUNDS; round++) {
-        int n = l->ops->poll(l, ev, POLL_BATCH);
+        int n = l->data->poll(l, ev, POLL_BATCH);
         rc = n < 0 ? pvn_engine_fail_lane(e, l, n) : take(e, l, ev, n);
         if (n < POLL_BATCH)
             break;
@@ -203,7 +203,7 @@ __attribute__((noinline)) static int take_more(struct pvn_engine *e, struct pvn_
 static inline int kick(struct pvn_engine *e, struct pvn_lane *l)
 {
     l->idle = eng_pending(e) == 0;
-    int rc = l->ops->kick(l);
+    int rc = l->data->kick(l);
     if (__builtin_expect(rc != 0, 0)) {
         pvn_lane_watch_empty(e->watch);
         return rc == -EAGAIN ? 0 : pvn_engine_fail_lane(e, l, rc);
@@ -245,7 +245,7 @@ static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e,
 {
     struct pvn_event ev[POLL_BATCH];
     pvn_lane_watch_empty(&l->watch);
-    int n = l->ops->poll(l, ev, POLL_BATCH);
+    int n = l->data->poll(l, ev, POLL_BATCH);
     if (n > 0)
         return n < POLL_BATCH ? take(e, l, ev, n) : take_more(e, l, ev);
     e->stats.empty_polls += n == 0;

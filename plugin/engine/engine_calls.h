@@ -23,7 +23,7 @@ static inline int eng_post_whole(struct pvn_engine *e, struct send_msg *m)
     struct pvn_lane *l = e->cfg.lanes[0];
     if (__builtin_expect(e->cfg.nlanes > 1, 0) && m->req.size > l->short_max)
         l = eng_next_lane(e);
-    int rc = l->ops->post_write(l, &m->w);
+    int rc = l->data->post_write(l, &m->w);
     if (__builtin_expect(rc != 0, 0))
         return eng_not_posted(e, l, m, rc);
     m->next = 1;

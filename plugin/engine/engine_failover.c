@@ -16,7 +16,7 @@ int pvn_engine_drain(struct pvn_engine *e)
         struct pvn_lane *l = e->cfg.lanes[i];
         int n;
         do {
-            n = l->ops->poll(l, ev, POLL_BATCH);
+            n = l->ops->drain(l, ev, POLL_BATCH);
             if (n > 0 && e->tx)
                 eng_tx_events(e, ev, n);
             else if (n > 0)

@@ -62,7 +62,7 @@ static int post(struct pvn_engine *e, struct flush_job *j)
             if (!(j->unposted & bit(t, i)))
                 continue;
             struct pvn_lane *l = e->cfg.lanes[i];
-            int rc = l->ops->post_flush(l, id, j->addr[t], j->mr[t]);
+            int rc = l->data->post_flush(l, id, j->addr[t], j->mr[t]);
             if (rc == -EAGAIN)
                 continue;
             if (rc == -EOPNOTSUPP || rc == -EALREADY)

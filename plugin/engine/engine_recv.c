@@ -149,7 +149,7 @@ __attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const
         if (out_of_reach(&g->buf[ev->recv], ev))
             return cannot_be_copied(e, g, ev);
         if (ev->data)
-            l->ops->copy_out(ev, g->buf[ev->recv].addr);
+            l->data->copy_out(ev, g->buf[ev->recv].addr);
         ent->total = ev->total;
         e->stats.chunks++;
     }
@@ -172,7 +172,7 @@ static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
     eng_count_bytes(e, total);
     eng_req_done(e, &g->req);
     if (ev->data)
-        l->ops->copy_out(ev, g->buf[0].addr);
+        l->data->copy_out(ev, g->buf[0].addr);
     return 0;
 }
 

@@ -26,7 +26,7 @@ static inline int eng_announce_to_lane(struct pvn_engine *e, const struct recv_g
 {
     struct pvn_lane *l = e->cfg.lanes[0];
     pvn_lane_watch_empty(e->watch);
-    int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
+    int rc = l->data->post_cts(l, g->slot, g->req.sizes, g->buf);
     if (__builtin_expect(rc != 0, 0))
         return eng_not_announced(e, rc);
     if (eng_moves(l))

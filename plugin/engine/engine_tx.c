@@ -10,7 +10,7 @@
 static inline int post_to(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m,
                           const struct pvn_write *w)
 {
-    int rc = l->ops->post_write(l, w);
+    int rc = l->data->post_write(l, w);
     if (__builtin_expect(rc != 0, 0)) {
         e->stats.again += rc == -EAGAIN;
         if (rc != -EAGAIN)
@@ -65,7 +65,7 @@ __attribute__((cold)) int eng_slot_failed(struct pvn_engine *e, int rc)
                         "1 to %d are possible",
                         PVN_MAX_RECVS);
     /* It may still have events from before. */
-    while (lost == 0 && l->ops->poll(l, ev, 1) == 1)
+    while (lost == 0 && l->data->poll(l, ev, 1) == 1)
         lost = eng_tx_events(e, ev, 1);
     return lost ? lost : pvn_engine_fail_lane(e, l, rc);
 }

@@ -74,7 +74,7 @@ static inline int eng_request_slot(struct pvn_engine *e)
     struct sender *tx = e->tx;
     struct pvn_lane *l = e->cfg.lanes[0];
     const struct pvn_cts *c;
-    int rc = l->ops->next_slot(l, &c);
+    int rc = l->data->next_slot(l, &c);
     if (rc == 0)
         return 0;
     if (__builtin_expect(rc < 0 || (unsigned)c->n - 1 >= PVN_MAX_RECVS, 0))

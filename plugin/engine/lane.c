@@ -21,7 +21,7 @@ int pvn_lane_no_adopt(struct pvn_lane *l, int stream, int fd)
     return -EOPNOTSUPP;
 }
 
-int pvn_lane_ok(struct pvn_lane *l)
+static int ok(struct pvn_lane *l)
 {
     return 0;
 }
@@ -63,7 +63,7 @@ int pvn_lane_no_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
     return -EOPNOTSUPP;
 }
 
-int pvn_lane_no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
+static int no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     return 0;
 }
@@ -72,7 +72,7 @@ void pvn_lane_no_copy(const struct pvn_event *ev, void *dst)
 {
 }
 
-int pvn_lane_never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
+static int never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
 {
     return 0;
 }
@@ -115,33 +115,21 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
     if (!ops->adopt)
         ops->adopt = pvn_lane_no_adopt;
     if (!ops->verify)
-        ops->verify = pvn_lane_ok;
+        ops->verify = ok;
     if (!ops->mem_reg)
         ops->mem_reg = pvn_lane_ok_reg;
     if (!ops->mem_dereg)
         ops->mem_dereg = pvn_lane_ok_dereg;
-    if (!ops->post_cts)
-        ops->post_cts = pvn_lane_no_post_cts;
-    if (!ops->post_write)
-        ops->post_write = pvn_lane_no_post_write;
-    if (!ops->next_slot)
-        ops->next_slot = pvn_lane_no_next_slot;
     if (!ops->last_post)
         ops->last_post = pvn_lane_no_last_post;
-    if (!ops->post_flush)
-        ops->post_flush = pvn_lane_no_post_flush;
-    if (!ops->kick)
-        ops->kick = pvn_lane_ok;
-    if (!ops->poll)
-        ops->poll = pvn_lane_no_events;
     if (!ops->overdue)
-        ops->overdue = pvn_lane_never_overdue;
+        ops->overdue = never_overdue;
     if (!ops->left)
         ops->left = pvn_lane_nothing_left;
-    if (!ops->copy_out)
-        ops->copy_out = pvn_lane_no_copy;
     if (!ops->fence)
-        ops->fence = pvn_lane_ok;
+        ops->fence = ok;
+    if (!ops->drain)
+        ops->drain = no_events;
     if (!ops->join)
         ops->join = pvn_lane_no_join;
     if (!ops->stop)
@@ -154,4 +142,22 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->describe = plain_describe;
     if (!ops->count)
         ops->count = no_counters;
+}
+
+void pvn_lane_data_ops_fill(struct pvn_lane_data_ops *ops)
+{
+    if (!ops->post_cts)
+        ops->post_cts = pvn_lane_no_post_cts;
+    if (!ops->post_write)
+        ops->post_write = pvn_lane_no_post_write;
+    if (!ops->next_slot)
+        ops->next_slot = pvn_lane_no_next_slot;
+    if (!ops->post_flush)
+        ops->post_flush = pvn_lane_no_post_flush;
+    if (!ops->kick)
+        ops->kick = ok;
+    if (!ops->poll)
+        ops->poll = no_events;
+    if (!ops->copy_out)
+        ops->copy_out = pvn_lane_no_copy;
 }

@@ -244,6 +244,31 @@ enum pvn_lane_moves {
     PVN_LANE_MOVES_PROFILED = 1 << 1 /* the lane has a profiler; the comm's to set */
 };
 
+/* Operations that the engine calls for messages, while it runs: not before the lane is verified, nor after its fence. */
+struct pvn_lane_data_ops {
+    /* post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. post_cts,
+     * -EFAULT: a buffer is not in its registration; nothing was taken, and the lane lives on. */
+    int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+    int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
+    /* Sender, first lane of a clear-to-send comm: takes the next slot that the peer has announced, the
+     * one after that which the last call took; the first call takes slot 0. 1: *cts is its entry, which
+     * the lane keeps until PVN_MAX_REQS more have been taken: messages are posted in order, and no peer
+     * announces so many slots behind one that is not full. 0: it has not come. Called when a message has
+     * no slot, as often as its caller tries. */
+    int (*next_slot)(struct pvn_lane *l, const struct pvn_cts **cts);
+    /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
+     * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
+     * memory. */
+    int (*post_flush)(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
+    /* Called while kick_due: lets go what was held back. -EAGAIN: some of it has to wait. */
+    int (*kick)(struct pvn_lane *l);
+    /* Number of events. Those that came before an error are reported before it. */
+    int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max);
+    /* Brings the bytes of an event with data, all of them, to dst; after the fence, too. */
+    void (*copy_out)(const struct pvn_event *ev, void *dst);
+};
+
+/* All other operations. */
 struct pvn_lane_ops {
     const char *name; /* the kind, as logs and the peer's offer say it: "tcp", "rdma", "sim" */
     /* This kind works between any two ends. A connection keeps such lanes only where no lane of
@@ -271,30 +296,9 @@ struct pvn_lane_ops {
                    struct pvn_err *err);
     int (*mem_dereg)(struct pvn_lane *l, struct pvn_mr *mr);
 
-    /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. post_cts,
-     * -EFAULT: a buffer is not in its registration; nothing was taken, and the lane lives on. */
-    int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
-    int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
-    /* Sender, first lane of a clear-to-send comm: takes the next slot that the peer has announced, the
-     * one after that which the last call took; the first call takes slot 0. 1: *cts is its entry, which
-     * the lane keeps until PVN_MAX_REQS more have been taken: messages are posted in order, and no peer
-     * announces so many slots behind one that is not full. 0: it has not come. Called when a message has
-     * no slot, as often as its caller tries. */
-    int (*next_slot)(struct pvn_lane *l, const struct pvn_cts **cts);
     /* The work request of the chunk that was last posted: its qpn, opcode and wr_id. -EOPNOTSUPP: a
      * lane of streams, which reports transfers by `trace` as they begin. */
     int (*last_post)(const struct pvn_lane *l, struct pvn_transfer *t);
-    /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
-     * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
-     * memory. */
-    int (*post_flush)(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
-    /* Called while kick_due: lets go what was held back. -EAGAIN: some of it has to wait. */
-    int (*kick)(struct pvn_lane *l);
-    /* Number of events. Those that came before an error are reported before it. */
-    int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max);
-    /* Brings the bytes of an event with data, all of them, to dst. */
-    void (*copy_out)(const struct pvn_event *ev, void *dst);
-
     /*
      * Called about ten times a second in the thread of the comm, also while no request is open,
      * since the peer may wait for an acknowledgement: whether what was posted has neither ended nor
@@ -307,11 +311,12 @@ struct pvn_lane_ops {
     /* Sender: bytes written that the peer's machine has not acknowledged, about; 0 where that is not known. */
     size_t (*left)(const struct pvn_lane *l);
 
-    /* End. fence: 0 when no earlier remote write can land any more. stop: the comm is closed; gives
-     * the peer, unless the lane is abandoned, what it still waits for, and ends what was posted, so
-     * that memory may be deregistered. Takes a second at most. close frees the lane; it follows
-     * stop where the lane was up. */
+    /* End. fence: 0 when no earlier remote write can land any more. drain: then, the events from before the
+     * fence, as poll. stop: the comm is closed; gives the peer, unless the lane is abandoned, what it still
+     * waits for, and ends what was posted, so that memory may be deregistered. Takes a second at most. close
+     * frees the lane; it follows stop where the lane was up. */
     int (*fence)(struct pvn_lane *l);
+    int (*drain)(struct pvn_lane *l, struct pvn_event *ev, int max);
     void (*stop)(struct pvn_lane *l);
     void (*close)(struct pvn_lane *l);
     /* Sets where and who of *err to the lane's two ends, where it knows more than the connection:
@@ -325,10 +330,10 @@ struct pvn_lane_ops {
 
 /* Every transport's lane begins with this. */
 struct pvn_lane {
-    /* A constant table without a NULL member. A lane of net-pvrdma does other things in other stages of
-     * its life, and has a table for each: until BIND, in the mode that was agreed on, and once it is
-     * fenced. */
+    /* Constant tables without a NULL member. Both stay to the lane's end: what a stage of its life does otherwise has an
+     * operation of its own, called by who knows the stage. data may be NULL until bind, where the ends agree on it. */
     const struct pvn_lane_ops *ops;
+    const struct pvn_lane_data_ops *data;
     unsigned caps;
     int idx;       /* index in the comm, the same at both ends once paired */
     int sender;    /* 1: this end sends data, 0: receives */
@@ -358,12 +363,12 @@ struct pvn_lane {
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };
 
-/* Fills the holes of a table, as lanes of tests have them, with defaults that answer -EOPNOTSUPP (poll: 0
+/* Fill the holes of a table, as lanes of tests have them, with defaults that answer -EOPNOTSUPP (poll, drain: 0
  * events, kick, overdue, fence: 0). */
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops);
+void pvn_lane_data_ops_fill(struct pvn_lane_data_ops *ops);
 
-/* These defaults, for tables that are constant. ok: of kick, verify and fence; nothing: of stop and close. */
-int pvn_lane_ok(struct pvn_lane *l);
+/* These defaults, for tables that are constant. nothing: of stop and close. */
 void pvn_lane_nothing(struct pvn_lane *l);
 int pvn_lane_ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                     struct pvn_err *err);
@@ -376,8 +381,6 @@ int pvn_lane_no_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int pvn_lane_no_next_slot(struct pvn_lane *l, const struct pvn_cts **cts);
 int pvn_lane_no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr,
                            const struct pvn_mr *mr);
-int pvn_lane_no_events(struct pvn_lane *l, struct pvn_event *ev, int max);
-int pvn_lane_never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
 size_t pvn_lane_nothing_left(const struct pvn_lane *l);
 void pvn_lane_no_copy(const struct pvn_event *ev, void *dst);
 

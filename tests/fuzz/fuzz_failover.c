@@ -96,17 +96,16 @@ static int next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
     return 1;
 }
 
-static struct pvn_lane_ops ops = {.name = "fuzz",
-                                  .post_write = post_write,
-                                  .post_cts = post_cts,
-                                  .next_slot = next_slot,
-                                  .poll = poll};
+static struct pvn_lane_ops ops = {.name = "fuzz", .drain = poll};
+static struct pvn_lane_data_ops data_ops = {
+    .post_write = post_write, .post_cts = post_cts, .next_slot = next_slot, .poll = poll};
 
 static struct lane *new_lane(bool sender, bool by_slot)
 {
     struct lane *l = calloc(1, sizeof(*l));
 
     l->l.ops = &ops;
+    l->l.data = &data_ops;
     l->l.caps = PVN_LANE_SENT_IS_DELIVERED | (by_slot ? PVN_LANE_NEEDS_CTS : 0);
     l->l.sender = sender;
     l->by_slot = by_slot;
@@ -353,6 +352,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *bytes = fuzz_bytes(data, size, &n);
 
     pvn_lane_ops_fill(&ops);
+    pvn_lane_data_ops_fill(&data_ops);
     if (n >= 4 && bytes[0] & 1)
         receiver(bytes, n);
     else if (n >= 4)

@@ -389,11 +389,11 @@ TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
     pvn_event ev[32];
     int n = 0;
     for (Deadline wait; wait.left() && n == 0;)
-        n = p.rx.lane->ops->poll(p.rx.lane, ev, 32);
+        n = p.rx.lane->data->poll(p.rx.lane, ev, 32);
     EXPECT_EQ(1, sv::lib().sv_rule_fired("credits"));
     ASSERT_EQ(1, n);
     EXPECT_EQ(PVN_EV_ARRIVED, ev[0].kind);
-    EXPECT_EQ(-ENOMEM, p.rx.lane->ops->poll(p.rx.lane, ev, 32));
+    EXPECT_EQ(-ENOMEM, p.rx.lane->data->poll(p.rx.lane, ev, 32));
     EXPECT_NE(nullptr, strstr(p.rx.lane->err.reason[0], "posting to the send queue"));
 }
 
@@ -710,11 +710,11 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
     const uint32_t places = wrap_slots(p.rx.e, 100);
     // One more chain, whose completion is behind the arrival; then enough entries for another one.
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[1]));
-    ASSERT_EQ(0, p.rx.lane->ops->kick(p.rx.lane));
+    ASSERT_EQ(0, p.rx.lane->data->kick(p.rx.lane));
     wrap_slots(p.rx.e, 0);
     for (int i = 2; i < 10; i++)
         ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
-    EXPECT_EQ(-EAGAIN, p.rx.lane->ops->kick(p.rx.lane)) << p.rx.lane->err.reason[0];
+    EXPECT_EQ(-EAGAIN, p.rx.lane->data->kick(p.rx.lane)) << p.rx.lane->err.reason[0];
     wrap_slots(p.rx.e, places);
     int done = 0;
     for (Deadline wait; wait.left() && !done;)

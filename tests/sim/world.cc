@@ -17,6 +17,15 @@ Lane *lane_of(pvn_lane *l)
     return reinterpret_cast<Lane *>(l);
 }
 
+// The lane of a data operation: the engine makes none behind the fence.
+Lane *in_use(pvn_lane *base)
+{
+    Lane *l = lane_of(base);
+    if (l->fenced)
+        l->world->broken("a lane was used after its fence");
+    return l;
+}
+
 bool is_dead(const Lane *l)
 {
     return l->death_at && l->world->clock >= l->death_at;
@@ -75,12 +84,12 @@ void hold(Lane *l)
 
 int sim_kick(pvn_lane *base)
 {
-    return refuses(lane_of(base)->world) ? -EAGAIN : 0;
+    return refuses(in_use(base)->world) ? -EAGAIN : 0;
 }
 
 int sim_post_write(pvn_lane *base, const pvn_write *w)
 {
-    Lane *l = lane_of(base);
+    Lane *l = in_use(base);
     return is_dead(l) ? die(l) : post(l, *w);
 }
 
@@ -88,7 +97,7 @@ int deliver(Lane *l);
 
 int sim_next_slot(pvn_lane *base, const pvn_cts **cts)
 {
-    Lane *l = lane_of(base);
+    Lane *l = in_use(base);
     if (is_dead(l))
         return die(l);
     int rc = deliver(l);
@@ -117,7 +126,7 @@ bool loses(Lane *sender, bool lost)
 
 int sim_post_cts(pvn_lane *base, uint64_t slot, int n, const pvn_buffer *b)
 {
-    Lane *l = lane_of(base);
+    Lane *l = in_use(base);
     World *w = l->world;
     if (is_dead(l))
         return die(l);
@@ -169,7 +178,7 @@ void event_at(Lane *l, uint64_t t, const pvn_event &ev)
 
 int sim_post_flush(pvn_lane *base, uint32_t id, const void *addr, const pvn_mr *)
 {
-    Lane *l = lane_of(base);
+    Lane *l = in_use(base);
     World *w = l->world;
     if (is_dead(l))
         return die(l);
@@ -375,8 +384,9 @@ void forget_flush(Lane *l, const pvn_event &ev)
 }
 
 // Reports what had landed before the fence.
-int report_rest(Lane *l, pvn_event *ev, int max)
+int sim_drain(pvn_lane *base, pvn_event *ev, int max)
 {
+    Lane *l = lane_of(base);
     int n = 0;
     for (; n < max && !l->events.empty(); l->events.pop_front()) {
         ev[n++] = l->events.front().second;
@@ -387,10 +397,8 @@ int report_rest(Lane *l, pvn_event *ev, int max)
 
 int sim_poll(pvn_lane *base, pvn_event *ev, int max)
 {
-    Lane *l = lane_of(base);
+    Lane *l = in_use(base);
     World *w = l->world;
-    if (l->fenced)
-        return report_rest(l, ev, max);
     if (is_dead(l))
         return die(l);
     int rc = deliver(l);
@@ -427,13 +435,24 @@ const pvn_lane_ops *sim_ops()
     static pvn_lane_ops ops = [] {
         pvn_lane_ops o = {};
         o.name = "sim";
+        o.drain = sim_drain;
+        pvn_lane_ops_fill(&o);
+        return o;
+    }();
+    return &ops;
+}
+
+const pvn_lane_data_ops *sim_data_ops()
+{
+    static pvn_lane_data_ops ops = [] {
+        pvn_lane_data_ops o = {};
         o.post_cts = sim_post_cts;
         o.post_write = sim_post_write;
         o.post_flush = sim_post_flush;
         o.next_slot = sim_next_slot;
         o.poll = sim_poll;
         o.kick = sim_kick;
-        pvn_lane_ops_fill(&o);
+        pvn_lane_data_ops_fill(&o);
         return o;
     }();
     return &ops;
@@ -443,6 +462,7 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
 {
     auto l = std::make_unique<Lane>();
     l->base.ops = sim_ops();
+    l->base.data = sim_data_ops();
     l->base.idx = idx;
     l->base.caps = w->k.cts ? PVN_LANE_NEEDS_CTS : 0;
     if (w->k.places)

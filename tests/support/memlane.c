@@ -85,6 +85,7 @@ static void mem_close(struct pvn_lane *l)
 static int make(struct pvn_lane_ops *ops, int index, const struct pvn_lane_args *args,
                 struct pvn_lane **out, struct pvn_err *err)
 {
+    static struct pvn_lane_data_ops data_ops;
     struct memlane *m;
     int rc = pvn_memlane_plan[args->sender][index].lane_new;
 
@@ -92,7 +93,9 @@ static int make(struct pvn_lane_ops *ops, int index, const struct pvn_lane_args 
         return pvn_err_set(err, rc, "memory lane %d is not made by request of the test", index);
     m = calloc(1, sizeof(*m));
     pvn_lane_ops_fill(ops);
+    pvn_lane_data_ops_fill(&data_ops);
     m->l.ops = ops;
+    m->l.data = &data_ops;
     m->l.sender = args->sender;
     m->l.caps = pvn_memlane_plan[args->sender][index].caps;
     m->index = index;

@@ -6,20 +6,29 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 
 extern "C" {
 #include "engine/lane.h"
 }
 
-// Nobody who calls an operation looks for it first.
-inline void expect_no_holes(const pvn_lane_ops *ops)
+// Member `but` is none of the operations.
+template <typename Table> void expect_no_holes(const Table *table, size_t but)
 {
-    void *member[sizeof(*ops) / sizeof(void *)];
-    memcpy(member, ops, sizeof(*ops));
+    void *member[sizeof(*table) / sizeof(void *)];
+    memcpy(member, table, sizeof(*table));
     for (size_t i = 0; i < sizeof(member) / sizeof(*member); i++)
-        EXPECT_TRUE(member[i] || i == offsetof(pvn_lane_ops, is_fallback) / sizeof(void *))
+        EXPECT_TRUE(member[i] || i == but)
             << "member " << i << " of " << sizeof(member) / sizeof(*member);
+}
+
+// Nobody who calls an operation of a bound lane looks for it first.
+inline void expect_no_holes(const pvn_lane *l)
+{
+    expect_no_holes(l->ops, offsetof(pvn_lane_ops, is_fallback) / sizeof(void *));
+    ASSERT_NE(nullptr, l->data);
+    expect_no_holes(l->data, SIZE_MAX);
 }
 
 #endif

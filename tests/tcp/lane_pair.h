@@ -231,6 +231,15 @@ struct LanePair {
         ASSERT_TRUE(tx && rx);
     }
 
+    // Takes an end's lane out of use, as a failover and the end of a comm do.
+    void fence(pvn_engine *e, pvn_lane *l)
+    {
+        pvn_err why = {};
+        pvn_err_set(&why, -ENETDOWN, "by request of the test");
+        pvn_engine_pause(e, &why);
+        EXPECT_EQ(0, l->ops->fence(l));
+        EXPECT_EQ(0, pvn_engine_drain(e));
+    }
     void open(int streams = 1, size_t chunk = 1 << 20, bool batch = false, size_t zc = 0)
     {
         ASSERT_EQ(0, pvn_poller_get());

@@ -223,7 +223,7 @@ TEST(TcpCtsCost, CommsWithoutItSendNoEntries)
     EXPECT_EQ(0u, pvn_tcp_lane_get_stats(p.tx)->cts_calls);
     EXPECT_EQ(0u, pvn_tcp_lane_get_stats(p.rx)->cts_calls);
     EXPECT_EQ(size_t{PVN_FRAME_LEN + 100}, pvn_tcp_lane_get_stats(p.tx)->tx_bytes);
-    EXPECT_EQ(-EOPNOTSUPP, p.rx->ops->post_cts(p.rx, 0, 0, nullptr));
+    EXPECT_EQ(-EOPNOTSUPP, p.rx->data->post_cts(p.rx, 0, 0, nullptr));
 }
 
 // How many of n entries, posted one at a time, reach a sender that uses none.
@@ -237,10 +237,10 @@ int entries_of(int n, int lanes)
     p.rx->nlanes = lanes;
     int come = 0;
     for (int slot = 0; slot < n; slot++) {
-        EXPECT_EQ(0, p.rx->ops->post_cts(p.rx, static_cast<uint64_t>(slot), 1, &b));
-        EXPECT_EQ(0, p.rx->ops->kick(p.rx));
+        EXPECT_EQ(0, p.rx->data->post_cts(p.rx, static_cast<uint64_t>(slot), 1, &b));
+        EXPECT_EQ(0, p.rx->data->kick(p.rx));
         const pvn_cts *cts = nullptr;
-        for (int rc; (rc = p.tx->ops->next_slot(p.tx, &cts)) != 0; come++) {
+        for (int rc; (rc = p.tx->data->next_slot(p.tx, &cts)) != 0; come++) {
             EXPECT_EQ(1, rc);
             EXPECT_EQ(1, cts->n);
             if (rc != 1)

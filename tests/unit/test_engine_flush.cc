@@ -62,6 +62,7 @@ class EngineFlush : public testing::Test
 {
   protected:
     pvn_lane_ops ops = {};
+    pvn_lane_data_ops data_ops = {};
     Lane lane[2];
     pvn_engine *e = nullptr;
     pvn_mr gpu0 = {}, gpu1 = {}, host = {};
@@ -70,15 +71,17 @@ class EngineFlush : public testing::Test
     void SetUp() override
     {
         ops.name = "scripted";
-        ops.post_flush = Lane::post_flush;
-        ops.poll = Lane::poll;
+        data_ops.post_flush = Lane::post_flush;
+        data_ops.poll = Lane::poll;
         pvn_lane_ops_fill(&ops);
+        pvn_lane_data_ops_fill(&data_ops);
         gpu0.gpu = 1;
         gpu1.gpu = 2;
         pvn_engine_cfg c = {};
         c.nlanes = 2;
         for (int i = 0; i < 2; i++) {
             lane[i].l.ops = &ops;
+            lane[i].l.data = &data_ops;
             lane[i].l.idx = i;
             lane[i].l.caps = PVN_LANE_NEEDS_CTS;
             c.lanes[i] = &lane[i].l;

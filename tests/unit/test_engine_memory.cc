@@ -61,6 +61,7 @@ class EngineMemory : public testing::Test
 {
   protected:
     pvn_lane_ops ops = {};
+    pvn_lane_data_ops data_ops = {};
     // A lane with clear-to-send, one without, and one that has it and places.
     pvn_lane writes = {}, matches = {}, places = {};
     pvn_engine *e = nullptr;
@@ -69,9 +70,11 @@ class EngineMemory : public testing::Test
     void SetUp() override
     {
         ops.name = "scripted";
-        ops.post_cts = [](pvn_lane *, uint64_t, int, const pvn_buffer *) { return 0; };
+        data_ops.post_cts = [](pvn_lane *, uint64_t, int, const pvn_buffer *) { return 0; };
         pvn_lane_ops_fill(&ops);
+        pvn_lane_data_ops_fill(&data_ops);
         writes.ops = matches.ops = places.ops = &ops;
+        writes.data = matches.data = places.data = &data_ops;
         writes.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED;
         matches.caps = PVN_LANE_SENT_IS_DELIVERED;
         places.caps = writes.caps | PVN_LANE_PLACES;

@@ -25,18 +25,21 @@ class EnginePlan : public testing::Test
   protected:
     enum { CHUNK = 1 << 20 };
     pvn_lane_ops ops = {};
+    pvn_lane_data_ops data_ops = {};
     Lane lane;
     pvn_engine *e = nullptr;
 
     void SetUp() override
     {
         ops.name = "scripted";
-        ops.post_write = [](pvn_lane *l, const pvn_write *w) {
+        data_ops.post_write = [](pvn_lane *l, const pvn_write *w) {
             reinterpret_cast<Lane *>(l)->posted.push_back(w->f);
             return 0;
         };
         pvn_lane_ops_fill(&ops);
+        pvn_lane_data_ops_fill(&data_ops);
         lane.l.ops = &ops;
+        lane.l.data = &data_ops;
         pvn_engine_cfg c = {};
         c.sender = true;
         c.nlanes = 1;
