@@ -382,7 +382,7 @@ int tcp_go_idle(struct tcp_lane *t, struct stream *s)
 
 static int acks_lost(struct tcp_lane *t, const struct stream *s, int rc)
 {
-    return tcp_dead(t, s, rc, "acknowledging a zero-copy chunk: the sender has reset the stream");
+    return tcp_dead(t, s, rc, "acknowledging a chunk: the sender has reset the stream");
 }
 
 int tcp_rx_send_entries(struct tcp_lane *t)
