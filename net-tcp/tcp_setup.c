@@ -128,7 +128,9 @@ static int begin_seal(struct tcp_lane *t, struct stream *s)
     explicit_bzero(secret, sizeof(secret));
     if (!s->seal)
         return t->l.err.code;
-    pvn_seal_expect_bulk(s->seal, !pvn_seal_kernel_refusal());
+    /* A close drops what the kernel has sealed and TCP had no room for: only what is acknowledged goes out by it. */
+    pvn_seal_expect_bulk(s->seal,
+                         !pvn_seal_kernel_refusal() && (!t->cfg.sender || t->cfg.acknowledged));
     return 0;
 }
 

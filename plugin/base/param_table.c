@@ -430,11 +430,12 @@ static const struct pvn_param_def table[] = {
          "auto, and RDMA devices are left alone. Where the two ends differ, the stricter one counts."},
     {.name = "KERNEL_TLS",
      .type = PVN_PARAM_BOOL,
-     .def = "1",
+     .def = "0",
      FIELD(kernel_tls),
      .help =
-         "With KEY_FILE: the kernel encrypts data over TCP where it can (Linux 6.14 or later with "
-         "its module tls), which saves a copy. 0: OpenSSL does, as elsewhere. The peers need not agree."},
+         "With KEY_FILE, 1: the kernel encrypts and decrypts data over TCP where it can (Linux 6.14 or "
+         "later with its module tls) and where a loss of them is survived (FAILOVER); OpenSSL does elsewhere. "
+         "The peers need not agree."},
     {.name = "CONNECT_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

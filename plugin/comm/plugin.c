@@ -73,7 +73,7 @@ static void print_key(void)
         "are sealed, %s",
         pvn_key_describe(pvn_seal_key(), text),
         control ? "data are not" : "and so are data over TCP; data over RDMA are not");
-    if (!control)
+    if (!control && pvn_params_get()->kernel_tls)
         pvn_info(PVN_INIT | PVN_NET, "data over TCP are sealed by %s%s",
                  why ? "OpenSSL, not by the kernel: " : "the kernel", why ? why : "");
 }

@@ -199,10 +199,10 @@ void pvn_sock_close(int fd)
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     int unread = 0;
 
-    /* A close of the last descriptor would do this: a reset if there is something unread. */
-    if (ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
-        connect(fd, &nobody, sizeof(nobody));
-    else
+    /* A close of the last descriptor would do this: a reset if there is something unread. A socket that the kernel seals is not
+     * disconnected (EOPNOTSUPP). */
+    if (ioctl(fd, FIONREAD, &unread) != 0 || unread <= 0 ||
+        connect(fd, &nobody, sizeof(nobody)) != 0)
         shutdown(fd, SHUT_RDWR);
     close(fd);
 }

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * TLS 1.3 by the kernel, for connections whose handshake is over: Linux's "tls" on top of a TCP socket
- * (Documentation/networking/tls.rst), AES-128-GCM. What is sent is then sealed by the kernel, and what comes is opened by it,
- * straight from and to the caller's memory.
+ * (Documentation/networking/tls.rst), AES-128-GCM. What is sent is then sealed by the kernel, and what comes is opened by it. A send
+ * that was accepted may wait in the kernel for room, and a close drops it then.
  *
  * A key may seal so much only (see seal.c), so a kernel that cannot exchange the keys of a connection is not used:
  * Linux can from version 6.14 on.

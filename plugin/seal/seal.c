@@ -458,7 +458,7 @@ static int proved(struct pvn_seal *seal, struct pvn_err *err)
         return pvn_err_set(err, -EKEYREJECTED, "the peer has not used the key in its handshake");
     if (seal->by == TO_KERNEL && strcmp(pvn_seal_suite(seal), PVN_SEAL_SUITE_OF_KERNEL) == 0)
         rc = pvn_seal_to_kernel(seal, err);
-    if (seal->by == TO_KERNEL) {
+    if (seal->by == TO_KERNEL && rc == 0) {
         seal->by = BY_OPENSSL;
         read_ahead(seal);
     }

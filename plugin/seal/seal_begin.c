@@ -14,8 +14,9 @@
 #endif
 
 static struct pvn_key *key; /* written by begin and end only, when there is no connection */
-static struct pvn_err refusal = PVN_ERR_INIT;    /* likewise; code 0: none */
-static struct pvn_err by_openssl = PVN_ERR_INIT; /* likewise: why the kernel seals nothing */
+static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
+static bool by_kernel;                        /* likewise */
+static struct pvn_err why_not = PVN_ERR_INIT; /* likewise: why the kernel seals nothing */
 
 static int load_library(const struct pvn_params *params, struct pvn_err *err)
 {
@@ -87,12 +88,10 @@ int pvn_seal_take_key(const struct pvn_params *params, struct pvn_key **out, str
 
 static void look_at_kernel(const struct pvn_params *params)
 {
-    pvn_err_clear(&by_openssl);
-    if (!params->kernel_tls)
-        pvn_err_set(&by_openssl, -EOPNOTSUPP, "NCCL_PVRDMA_KERNEL_TLS=0");
+    pvn_err_clear(&why_not);
+    pvn_err_set(&why_not, -EOPNOTSUPP, "NCCL_PVRDMA_KERNEL_TLS is not set");
 #ifdef HAVE_OPENSSL
-    else
-        pvn_kernel_tls_check(&by_openssl);
+    by_kernel = params->kernel_tls && pvn_kernel_tls_check(&why_not) == 0;
 #endif
 }
 
@@ -116,6 +115,7 @@ void pvn_seal_end(void)
     pvn_key_free(key);
     key = NULL;
     pvn_err_clear(&refusal);
+    by_kernel = false;
 }
 
 const struct pvn_err *pvn_seal_refusal(void)
@@ -125,7 +125,7 @@ const struct pvn_err *pvn_seal_refusal(void)
 
 const char *pvn_seal_kernel_refusal(void)
 {
-    return by_openssl.code ? by_openssl.reason[0] : NULL;
+    return by_kernel ? NULL : why_not.code ? why_not.reason[0] : "";
 }
 
 const struct pvn_key *pvn_seal_key(void)

@@ -21,7 +21,7 @@ void pvn_seal_end(void);
  * An init that failed for it would have NCCL use another transport, without a key. */
 const struct pvn_err *pvn_seal_refusal(void);
 /* Why the kernel does not seal this process's data over TCP, so that OpenSSL does; NULL: the kernel does. From begin to end,
- * with a key. Any thread. */
+ * with a key; a text at other times. Any thread. */
 const char *pvn_seal_kernel_refusal(void);
 /* The process's key; NULL: it has none. From begin to end. Any thread. */
 const struct pvn_key *pvn_seal_key(void);

@@ -56,8 +56,10 @@ int pvn_seal_to_kernel(struct pvn_seal *seal, struct pvn_err *err)
         return 0;
     }
     rc = pvn_kernel_tls_set_key(seal->fd, true, seal->out.secret);
-    if (rc)
+    if (rc) {
+        forget_secrets(seal);
         return pvn_err_set(err, rc, "the kernel seals only one direction of a connection");
+    }
     seal->by = BY_KERNEL;
     pvn_ssl_get()->SSL_free(seal->ssl);
     seal->ssl = NULL;
@@ -71,15 +73,15 @@ static ssize_t end_direction(struct direction *d, ssize_t code)
     return code;
 }
 
-/* A message that finds no room is sent later: a key may seal some more than we let it. */
+/* A message that finds no room is sent later: a key may seal some more than we let it, and not twice as much. */
 static ssize_t renew_out(struct pvn_seal *seal)
 {
     ssize_t n =
         pvn_kernel_tls_send_record(seal->fd, PVN_RECORD_HANDSHAKE, key_update, sizeof(key_update));
     int rc;
 
-    if (n == -EAGAIN)
-        return 0;
+    if (n == -EAGAIN || n == -ENOMEM || n == -ENOBUFS)
+        return seal->records < 2 * seal->records_per_key ? 0 : -EAGAIN;
     if (n != (ssize_t)sizeof(key_update))
         return end_direction(&seal->out, n < 0 ? n : -EIO);
     rc = pvn_kernel_tls_next_secret(seal->out.secret);
@@ -87,6 +89,12 @@ static ssize_t renew_out(struct pvn_seal *seal)
         rc = pvn_kernel_tls_set_key(seal->fd, true, seal->out.secret);
     seal->records = 0;
     return rc ? end_direction(&seal->out, rc) : 0;
+}
+
+/* The kernel's words for a record that is not what the other end sent: its version, its length, its tag. */
+static bool is_damage(ssize_t code)
+{
+    return code == -EINVAL || code == -EMSGSIZE || code == -EBADMSG;
 }
 
 ssize_t pvn_seal_kernel_sendv(struct pvn_seal *seal, struct iovec *iov, int n)
@@ -104,6 +112,9 @@ ssize_t pvn_seal_kernel_sendv(struct pvn_seal *seal, struct iovec *iov, int n)
     /* The kernel has no memory at the moment. */
     if (rc == -ENOMEM || rc == -ENOBUFS)
         rc = -EAGAIN;
+    /* A record that it could not open is the error of the next call, of either direction. */
+    if (is_damage(rc))
+        rc = end_direction(&seal->out, -EBADMSG);
     return rc;
 }
 
@@ -125,12 +136,6 @@ static int take_record(struct pvn_seal *seal, bool *end)
         return -EBADMSG;
     rc = pvn_kernel_tls_next_secret(seal->in.secret);
     return rc ? rc : pvn_kernel_tls_set_key(seal->fd, false, seal->in.secret);
-}
-
-/* The kernel's words for a record that is not what the other end sent: its version, its length, its tag. */
-static bool is_damage(ssize_t code)
-{
-    return code == -EINVAL || code == -EMSGSIZE || code == -EBADMSG;
 }
 
 /* As recvmsg, over records of any type. */

@@ -5,6 +5,7 @@
 // in one whose kernel cannot renew keys (PVN_KERNEL_TLS=no-renewal).
 #include <gtest/gtest.h>
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -20,6 +21,7 @@
 #include "unit/seal_ends.h"
 
 extern "C" {
+#include "connect/sock.h"
 #include "seal/kernel_tls.h"
 }
 
@@ -348,6 +350,41 @@ TEST_F(SealKernel, DamageIsNoticedAndEndsTheStream)
             EXPECT_EQ(-EBADMSG, n);
             EXPECT_EQ(-EBADMSG, e.receive(1, got, 100)) << "and stays so";
         });
+}
+
+// The kernel looks at a record's length and version when it comes: the next call has the error.
+TEST_F(SealKernel, ASendThatLearnsOfDamageSaysSo)
+{
+    for (size_t at : {1, 3}) {
+        SCOPED_TRACE(at);
+        KernelEnds e(true, true);
+        Bytes got;
+        ASSERT_TRUE(e.shake());
+        ASSERT_EQ(9, e.send(0, many(9)));
+        Bytes record = e.take_all(0, 9 + 22);
+        record[at] ^= 0x40;
+        e.give(1, record);
+        pollfd p = {e.near[1], POLLIN, 0};
+        ASSERT_EQ(1, poll(&p, 1, 60000));
+        EXPECT_EQ(-EBADMSG, e.send(1, many(1)));
+        EXPECT_EQ(-EBADMSG, e.send(1, many(1))) << "and stays so";
+    }
+}
+
+// Another descriptor of it, as of a forked child, keeps the socket. Unread bytes make a close a reset.
+TEST_F(SealKernel, ACloseEndsTheConnectionWhoeverElseHasIt)
+{
+    KernelEnds e(true, true);
+    ASSERT_TRUE(e.shake());
+    ASSERT_EQ(9, e.send(0, many(9)));
+    e.give(1, e.take_all(0, 9 + 22));
+    pollfd come = {e.near[1], POLLIN, 0};
+    ASSERT_EQ(1, poll(&come, 1, 60000));
+    int other = dup(e.near[1]);
+    pvn_sock_close(dup(e.near[1]));
+    pollfd ended = {e.far[1], POLLRDHUP, 0};
+    EXPECT_EQ(1, poll(&ended, 1, 60000)) << "the other end sees it";
+    close(other);
 }
 
 TEST_F(SealKernel, RecordsThatAreRepeatedDroppedOrExchangedAreNoticed)
