@@ -81,7 +81,7 @@ command_fabric() { env "${verbs[@]}" python3 "$src/tests/rdma/softverbs_command.
 # The seconds between the port's return and the last end's go to $tmp/returns.
 port_returns() {
     local pid began
-    new_fabric ""
+    new_fabric "set stay 1" # also while nobody has the adapter open
     env "${verbs[@]}" NCCL_PVRDMA_RDMA_MODE="$1" timeout 100 "${ring[@]}" --ranks 2 --iters 1000000 >"$tmp/log" 2>&1 </dev/null &
     pid=$!
     until_said 4 'receives from'
