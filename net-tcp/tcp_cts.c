@@ -64,7 +64,7 @@ static int flush(struct tcp_lane *t)
     struct tcp_cts *c = t->cts;
     while (c->begin != c->end) {
         const struct stream *s = &t->s[0];
-        ssize_t n = s->io->send(s->fd, s->seal, c->out + c->begin, c->end - c->begin);
+        ssize_t n = pvn_sockio_send(s->io, s->fd, s->seal, c->out + c->begin, c->end - c->begin);
         t->stats.cts_calls++;
         if (n == -EAGAIN || n == -ENOBUFS || n == -ENOMEM)
             return -EAGAIN;

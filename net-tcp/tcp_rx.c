@@ -393,7 +393,7 @@ int tcp_rx_send_entries(struct tcp_lane *t)
 
 static int send_ack(const struct stream *s, uint8_t chunks)
 {
-    ssize_t rc = s->io->send(s->fd, s->seal, &chunks, 1);
+    ssize_t rc = pvn_sockio_send(s->io, s->fd, s->seal, &chunks, 1);
     return rc == -EPIPE ? -ECONNRESET : rc < 0 ? (int)rc : 0;
 }
 

@@ -166,8 +166,8 @@ static int large(struct tcp_lane *t, struct stream *s, bool out)
 
     while (t->cfg.large && s->large_done < LARGE_BYTES) {
         size_t left = LARGE_BYTES - s->large_done, len = left < LARGE_PIECE ? left : LARGE_PIECE;
-        ssize_t n =
-            out ? s->io->send(s->fd, s->seal, zeros, len) : s->io->recv(s->fd, s->seal, in, len);
+        ssize_t n = out ? pvn_sockio_send(s->io, s->fd, s->seal, zeros, len)
+                        : pvn_sockio_recv(s->io, s->fd, s->seal, in, len);
         if (n == -EAGAIN)
             return -EAGAIN;
         if (n < 0)
@@ -185,8 +185,8 @@ static int large(struct tcp_lane *t, struct stream *s, bool out)
 static int echo(struct tcp_lane *t, struct stream *s)
 {
     uint8_t b = ECHO_BYTE;
-    ssize_t n =
-        t->cfg.sender ? s->io->recv(s->fd, s->seal, &b, 1) : s->io->send(s->fd, s->seal, &b, 1);
+    ssize_t n = t->cfg.sender ? pvn_sockio_recv(s->io, s->fd, s->seal, &b, 1)
+                              : pvn_sockio_send(s->io, s->fd, s->seal, &b, 1);
     if (n == -EAGAIN)
         return -EAGAIN;
     if (n < 0)

@@ -65,7 +65,8 @@ int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void 
 int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
 {
     while (c->tx_done < c->tx_len) {
-        ssize_t n = c->io->send(c->fd, c->seal, c->tx + c->tx_done, c->tx_len - c->tx_done);
+        ssize_t n =
+            pvn_sockio_send(c->io, c->fd, c->seal, c->tx + c->tx_done, c->tx_len - c->tx_done);
 
         if (n == -EAGAIN)
             return -EAGAIN;
@@ -84,7 +85,7 @@ int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
 static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, struct pvn_err *err)
 {
     while (*have < want) {
-        ssize_t n = c->io->recv(c->fd, c->seal, buf + *have, want - *have);
+        ssize_t n = pvn_sockio_recv(c->io, c->fd, c->seal, buf + *have, want - *have);
 
         if (n > 0) {
             *have += (size_t)n;

@@ -150,11 +150,13 @@ static int connect_to_itself(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr *at = (struct sockaddr *)&a;
+    const struct timeval limit = {.tv_sec = 1}; /* a filter may drop what goes over lo */
     socklen_t len = sizeof(a);
     int code, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (bind(fd, at, len) == 0 && getsockname(fd, at, &len) == 0 && connect(fd, at, len) == 0)
         return fd;
     code = -errno;

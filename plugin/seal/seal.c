@@ -351,8 +351,6 @@ struct pvn_seal *pvn_seal_new(int fd, bool acceptor, const uint8_t secret[PVN_SE
 
 static void read_ahead(struct pvn_seal *seal)
 {
-    if (!seal->bulk || seal->by != BY_OPENSSL)
-        return;
     pvn_ssl_get()->SSL_set_default_read_buffer_len(seal->ssl, READ_AHEAD);
     pvn_ssl_get()->SSL_set_read_ahead(seal->ssl, 1);
 }
@@ -360,9 +358,10 @@ static void read_ahead(struct pvn_seal *seal)
 /* Within a handshake that the kernel goes on from, OpenSSL takes no record too many from the socket. */
 void pvn_seal_expect_bulk(struct pvn_seal *seal, bool by_kernel)
 {
-    seal->bulk = true;
-    seal->by = by_kernel ? TO_KERNEL : BY_OPENSSL;
-    read_ahead(seal);
+    if (by_kernel)
+        seal->by = TO_KERNEL;
+    else
+        read_ahead(seal);
 }
 
 bool pvn_seal_is_by_kernel(const struct pvn_seal *seal)

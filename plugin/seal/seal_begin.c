@@ -15,8 +15,9 @@
 
 static struct pvn_key *key; /* written by begin and end only, when there is no connection */
 static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
-static bool by_kernel;                        /* likewise */
-static struct pvn_err why_not = PVN_ERR_INIT; /* likewise: why the kernel seals nothing */
+/* Why the kernel seals nothing; NULL: it does. Written by begin and end only. */
+#define NOT_REQUESTED "it is not requested"
+static const char *kernel_refusal = NOT_REQUESTED;
 
 static int load_library(const struct pvn_params *params, struct pvn_err *err)
 {
@@ -88,10 +89,13 @@ int pvn_seal_take_key(const struct pvn_params *params, struct pvn_key **out, str
 
 static void look_at_kernel(const struct pvn_params *params)
 {
-    pvn_err_clear(&why_not);
-    pvn_err_set(&why_not, -EOPNOTSUPP, "NCCL_PVRDMA_KERNEL_TLS is not set");
 #ifdef HAVE_OPENSSL
-    by_kernel = params->kernel_tls && pvn_kernel_tls_check(&why_not) == 0;
+    static struct pvn_err why = PVN_ERR_INIT;
+
+    if (params->kernel_tls)
+        kernel_refusal = pvn_kernel_tls_check(&why) == 0 ? NULL : why.reason[0];
+#else
+    (void)params;
 #endif
 }
 
@@ -115,7 +119,7 @@ void pvn_seal_end(void)
     pvn_key_free(key);
     key = NULL;
     pvn_err_clear(&refusal);
-    by_kernel = false;
+    kernel_refusal = NOT_REQUESTED;
 }
 
 const struct pvn_err *pvn_seal_refusal(void)
@@ -125,7 +129,7 @@ const struct pvn_err *pvn_seal_refusal(void)
 
 const char *pvn_seal_kernel_refusal(void)
 {
-    return by_kernel ? NULL : why_not.code ? why_not.reason[0] : "";
+    return kernel_refusal;
 }
 
 const struct pvn_key *pvn_seal_key(void)

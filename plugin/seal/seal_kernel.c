@@ -97,7 +97,7 @@ static bool is_damage(ssize_t code)
     return code == -EINVAL || code == -EMSGSIZE || code == -EBADMSG;
 }
 
-ssize_t pvn_seal_kernel_sendv(struct pvn_seal *seal, struct iovec *iov, int n)
+ssize_t pvn_seal_kernel_sendv(int fd, struct pvn_seal *seal, struct iovec *iov, int n)
 {
     ssize_t rc = 0;
 
@@ -106,7 +106,7 @@ ssize_t pvn_seal_kernel_sendv(struct pvn_seal *seal, struct iovec *iov, int n)
     if (seal->records >= seal->records_per_key)
         rc = renew_out(seal);
     if (rc == 0)
-        rc = pvn_plain_sendv(seal->fd, NULL, iov, n);
+        rc = pvn_plain_sendv(fd, NULL, iov, n);
     if (rc > 0)
         seal->records += (uint64_t)rc / RECORD + 1;
     /* The kernel has no memory at the moment. */
@@ -139,12 +139,13 @@ static int take_record(struct pvn_seal *seal, bool *end)
 }
 
 /* As recvmsg, over records of any type. */
-static ssize_t recv_some(struct pvn_seal *seal, struct iovec *iov, int n, bool *end)
+static ssize_t recv_some(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags,
+                         bool *end)
 {
     ssize_t rc;
 
     do {
-        rc = pvn_plain_recvv(seal->fd, NULL, iov, n, 0);
+        rc = pvn_plain_recvv(fd, NULL, iov, n, flags);
         if (rc != -EIO)
             return rc;
         rc = take_record(seal, end);
@@ -156,7 +157,7 @@ static ssize_t recv_some(struct pvn_seal *seal, struct iovec *iov, int n, bool *
  * Receives until there is no room or nothing more has come. A call that returned fewer bytes may have opened the message of a
  * new key behind them, and a poller is silent about that (Linux 7.3, as Documentation/networking/tls.rst says).
  */
-ssize_t pvn_seal_kernel_recvv(struct pvn_seal *seal, struct iovec *iov, int n)
+ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags)
 {
     ssize_t got = 0, rc = 0;
     size_t done = 0; /* bytes of the first of the n pieces */
@@ -167,7 +168,8 @@ ssize_t pvn_seal_kernel_recvv(struct pvn_seal *seal, struct iovec *iov, int n)
     while (n > 0) {
         struct iovec rest = {(uint8_t *)iov->iov_base + done, iov->iov_len - done};
 
-        rc = done ? recv_some(seal, &rest, 1, &end) : recv_some(seal, iov, n, &end);
+        rc = done ? recv_some(fd, seal, &rest, 1, flags, &end)
+                  : recv_some(fd, seal, iov, n, flags, &end);
         if (rc <= 0)
             break;
         got += rc;

@@ -34,7 +34,6 @@ struct pvn_seal {
     SSL *ssl; /* NULL: the kernel has the stream */
     int fd;
     bool acceptor;
-    bool bulk;                                    /* much comes on it */
     enum { BY_OPENSSL, TO_KERNEL, BY_KERNEL } by; /* TO_KERNEL: if the handshake's suite allows */
     struct turn turn;
     int code;          /* negative errno of the last call of the socket that failed, 0: none */

@@ -70,19 +70,22 @@ ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n)
     return -EOPNOTSUPP;
 }
 
-ssize_t pvn_seal_kernel_sendv(struct pvn_seal *s, struct iovec *iov, int n)
+ssize_t pvn_seal_kernel_sendv(int fd, struct pvn_seal *s, struct iovec *iov, int n)
 {
+    (void)fd;
     (void)s;
     (void)iov;
     (void)n;
     return -EOPNOTSUPP;
 }
 
-ssize_t pvn_seal_kernel_recvv(struct pvn_seal *s, struct iovec *iov, int n)
+ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *s, struct iovec *iov, int n, int flags)
 {
+    (void)fd;
     (void)s;
     (void)iov;
     (void)n;
+    (void)flags;
     return -EOPNOTSUPP;
 }
 

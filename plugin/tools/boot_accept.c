@@ -153,7 +153,7 @@ static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
         if (!text)
             return -1;
         n->text = text;
-        got = io->recv(n->fd, n->seal, text + n->got, (size_t)want - n->got);
+        got = pvn_sockio_recv(io, n->fd, n->seal, text + n->got, (size_t)want - n->got);
         if (got == -EAGAIN)
             return 1;
         if (got <= 0)

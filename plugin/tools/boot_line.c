@@ -34,7 +34,7 @@ int pvn_boot_line_send(const struct pvn_boot_line *l, const void *data, size_t l
     const char *p = data;
 
     while (len) {
-        ssize_t n = io(l)->send(l->fd, l->seal, p, len);
+        ssize_t n = pvn_sockio_send(io(l), l->fd, l->seal, p, len);
 
         if (n == -EAGAIN)
             n = await(l, POLLOUT, deadline);
@@ -51,7 +51,7 @@ int pvn_boot_line_recv(const struct pvn_boot_line *l, void *data, size_t len, do
     char *p = data;
 
     while (len) {
-        ssize_t n = io(l)->recv(l->fd, l->seal, p, len);
+        ssize_t n = pvn_sockio_recv(io(l), l->fd, l->seal, p, len);
         int rc = n == -EAGAIN ? await(l, POLLIN, deadline) : n == 0 ? -ECONNRESET : (int)n;
 
         if (rc < 0)

@@ -67,7 +67,7 @@ struct KernelEnds : Ends {
     }
     ssize_t send(int from, const Bytes &b, size_t at = 0)
     {
-        return io[from]->send(near[from], s[from], b.data() + at, b.size() - at);
+        return pvn_sockio_send(io[from], near[from], s[from], b.data() + at, b.size() - at);
     }
     // Up to n bytes that have come, or the code of the receive once it is another one than -EAGAIN.
     ssize_t receive(int to, Bytes &got, size_t n)
@@ -75,7 +75,7 @@ struct KernelEnds : Ends {
         ssize_t code = -EAGAIN;
         got.resize(n);
         for (Deadline wait; wait.left() && code == -EAGAIN;) {
-            code = io[to]->recv(near[to], s[to], got.data(), n);
+            code = pvn_sockio_recv(io[to], near[to], s[to], got.data(), n);
             if (code == -EAGAIN)
                 pass();
         }
@@ -92,7 +92,7 @@ struct KernelEnds : Ends {
             if (n > 0)
                 done += static_cast<size_t>(n);
             pass();
-            n = io[!from]->recv(near[!from], s[!from], piece.data(), piece.size());
+            n = pvn_sockio_recv(io[!from], near[!from], s[!from], piece.data(), piece.size());
             if (n > 0)
                 got.insert(got.end(), piece.begin(), piece.begin() + n);
             else if (n != -EAGAIN)
@@ -307,7 +307,8 @@ TEST_F(SealKernel, OneThreadSendsWhileAnotherReceives)
             threads.emplace_back([&, end] {
                 Bytes b(100000);
                 while (got[end].size() < large.size() && !over) {
-                    ssize_t n = e.io[end]->recv(e.near[end], e.s[end], b.data(), b.size());
+                    ssize_t n =
+                        pvn_sockio_recv(e.io[end], e.near[end], e.s[end], b.data(), b.size());
                     if (n > 0)
                         got[end].insert(got[end].end(), b.begin(), b.begin() + n);
                     else if (n != -EAGAIN)
