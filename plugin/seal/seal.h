@@ -71,6 +71,8 @@ ssize_t pvn_seal_recvv(struct pvn_seal *s, const struct iovec *iov, int n);
 /* sendv and recvv of a stream that the kernel has, as entries of a table (sockio.h). fd: the stream's; flags: 0. One thread may send while another one receives, at once. */
 ssize_t pvn_seal_kernel_sendv(int fd, struct pvn_seal *s, struct iovec *iov, int n);
 ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *s, struct iovec *iov, int n, int flags);
+/* After the end of such a stream: true if it came in the middle of a record. False before. */
+bool pvn_seal_kernel_has_pending(const struct pvn_seal *s);
 /* True if recv has bytes that it has taken from the socket already; after the end: it came in the middle of a record. */
 bool pvn_seal_has_pending(const struct pvn_seal *s);
 

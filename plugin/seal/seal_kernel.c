@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "seal/plain.h"
 
@@ -182,4 +183,12 @@ ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, 
     if (got > 0)
         return got;
     return seal->in.over ? seal->in.code : rc;
+}
+
+/* The kernel takes a record from the connection when it is whole. */
+bool pvn_seal_kernel_has_pending(const struct pvn_seal *seal)
+{
+    int left = 0;
+
+    return seal->in.over && ioctl(seal->fd, FIONREAD, &left) == 0 && left > 0;
 }

@@ -27,7 +27,7 @@ static ssize_t sealed_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, in
 const struct pvn_sockio pvn_sockio_plain = {pvn_plain_sendv, pvn_plain_recvv, nothing_pending};
 const struct pvn_sockio pvn_sockio_sealed = {sealed_sendv, sealed_recvv, pvn_seal_has_pending};
 const struct pvn_sockio pvn_sockio_in_kernel = {pvn_seal_kernel_sendv, pvn_seal_kernel_recvv,
-                                                nothing_pending};
+                                                pvn_seal_kernel_has_pending};
 
 const struct pvn_sockio *pvn_sockio_of(const struct pvn_seal *seal)
 {

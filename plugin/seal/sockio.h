@@ -5,7 +5,8 @@
  * calls the socket itself for what concerns no bytes (its end, its state, the poller).
  *
  * A poller sees the socket alone. Bytes that a sealed stream has taken from it, and its user has not, show by has_pending,
- * and so does the beginning of a record whose rest has not come; a recv that has returned -EAGAIN leaves no more than that.
+ * and so does the beginning of a record whose rest has not come, of a stream in the kernel after its end alone; a recv that has
+ * returned -EAGAIN leaves no more than that.
  *
  * Threads: as seal.h says. Nothing blocks.
  */

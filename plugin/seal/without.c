@@ -89,6 +89,12 @@ ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *s, struct iovec *iov, int
     return -EOPNOTSUPP;
 }
 
+bool pvn_seal_kernel_has_pending(const struct pvn_seal *seal)
+{
+    (void)seal;
+    return false;
+}
+
 void pvn_seal_forget(void)
 {
 }

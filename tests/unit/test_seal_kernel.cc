@@ -462,6 +462,24 @@ TEST_F(SealKernel, AnEndIsAnEndAndNotMore)
     });
 }
 
+TEST_F(SealKernel, AnEndInTheMiddleOfARecordIsSeen)
+{
+    for (size_t n : {1, 5, 6, 30, 31}) {
+        KernelEnds e(true, true);
+        Bytes got;
+        ASSERT_TRUE(e.shake());
+        ASSERT_EQ(9, e.send(0, many(9)));
+        Bytes record = e.take_all(0, 9 + 22);
+        ASSERT_EQ(31u, record.size());
+        e.give(1, Bytes(record.begin(), record.begin() + static_cast<long>(n)));
+        EXPECT_FALSE(e.io[1]->has_pending(e.s[1])) << "it has not ended";
+        e.hang_up(1);
+        EXPECT_EQ(n == record.size() ? 9 : 0, e.receive(1, got, 100));
+        EXPECT_EQ(0, e.receive(1, got, 100));
+        EXPECT_EQ(n < record.size(), e.io[1]->has_pending(e.s[1])) << n;
+    }
+}
+
 // ---- kernels that cannot ----
 
 class SealWithoutKernel : public testing::Test
