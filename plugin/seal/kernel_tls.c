@@ -23,6 +23,9 @@
 #ifndef TCP_ULP
 #define TCP_ULP 31
 #endif
+#ifndef TLS_RX_EXPECT_NO_PAD /* Linux 6.0 */
+#define TLS_RX_EXPECT_NO_PAD 4
+#endif
 
 /* HKDF-Expand-Label of RFC 8446, section 7.1, without a context. */
 static int expand(const uint8_t *secret, const char *label, uint8_t *out, size_t len)
@@ -83,6 +86,10 @@ int pvn_kernel_tls_set_key(int fd, bool out, const uint8_t secret[PVN_KERNEL_TLS
     }
     explicit_bzero(&key, sizeof(key));
     explicit_bzero(iv, sizeof(iv));
+    /* Records have no padding, so that the kernel can open them in the receiver's memory. One that has costs it
+     * a second attempt; an older kernel refuses, and copies. */
+    if (rc == 0 && !out)
+        setsockopt(fd, SOL_TLS, TLS_RX_EXPECT_NO_PAD, &(unsigned){1}, sizeof(unsigned));
     return rc;
 }
 

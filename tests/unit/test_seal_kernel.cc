@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <linux/tls.h>
+
 #include "support/deadline.h"
 #include "unit/seal_ends.h"
 
@@ -157,6 +159,19 @@ TEST_F(SealKernel, CarriesBytesInBothDirections)
             EXPECT_EQ(sent.end(), std::search(sent.begin(), sent.end(), part.begin(), part.end()))
                 << "nothing of it is on the wire";
     });
+}
+
+// Without padding the kernel opens records in the receiver's memory.
+TEST_F(SealKernel, NoPaddingIsExpected)
+{
+    KernelEnds e(true, true);
+    ASSERT_TRUE(e.shake());
+    for (int end = 0; end < 2; end++) {
+        int on = 0;
+        socklen_t len = sizeof(on);
+        ASSERT_EQ(0, getsockopt(e.near[end], SOL_TLS, TLS_RX_EXPECT_NO_PAD, &on, &len));
+        EXPECT_EQ(1, on) << end;
+    }
 }
 
 // Sent right behind the handshake, before the other end has put its keys into the kernel.
