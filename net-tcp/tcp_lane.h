@@ -76,6 +76,9 @@ struct pvn_tcp_lane_cfg {
      * are in the clear. ctx likewise. */
     int (*secret)(void *ctx, int lane, int stream, uint8_t out[PVN_SEAL_SECRET],
                   struct pvn_err *err);
+    /* The kernel seals such streams, for a sender those only whose chunks are acknowledged: a close drops what it has
+     * sealed and TCP had no room for. Only where it can, see pvn_kernel_tls_check. */
+    bool sealed_by_kernel;
     void *ctx;
 };
 

@@ -12,7 +12,6 @@
 
 #include "connect/route.h"
 #include "connect/sock.h"
-#include "seal/seal_begin.h"
 
 /*
  * The offer: version, number of streams requested, and for the acceptor where to dial.
@@ -128,9 +127,8 @@ static int begin_seal(struct tcp_lane *t, struct stream *s)
     explicit_bzero(secret, sizeof(secret));
     if (!s->seal)
         return t->l.err.code;
-    /* A close drops what the kernel has sealed and TCP had no room for: only what is acknowledged goes out by it. */
     pvn_seal_expect_bulk(s->seal,
-                         !pvn_seal_kernel_refusal() && (!t->cfg.sender || t->cfg.acknowledged));
+                         t->cfg.sealed_by_kernel && (!t->cfg.sender || t->cfg.acknowledged));
     return 0;
 }
 

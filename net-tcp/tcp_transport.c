@@ -23,6 +23,7 @@
 #include "net-tcp/steer.h"
 #include "net-tcp/tcp_lane.h"
 #include "net-tcp/tcp_workers.h"
+#include "seal/seal_begin.h"
 
 enum {
     MAX_COMMS = 65536,
@@ -352,6 +353,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .dial = dial,
                                    .preamble = preamble,
                                    .secret = args->sealed ? secret : NULL,
+                                   .sealed_by_kernel = args->sealed && !pvn_seal_kernel_refusal(),
                                    .ctx = (void *)args};
     struct pvn_wire_addr a;
 

@@ -8,12 +8,14 @@
 #include "config.h"
 
 #include <arpa/inet.h>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <string>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -50,6 +52,19 @@ inline bool load_tls(pvn_err *err)
 #else
 #define AND_SEALED(...)
 #endif
+
+// The name of a shape among those of a suite, by which a guest picks the sealed ones.
+template <class Info> std::string shape_name(const Info &i)
+{
+    return std::to_string(i.index) + (i.param.sealed ? "_sealed" : "");
+}
+
+// In a guest whose kernel seals TCP connections (tests/vm/jobs/tls-streams) sealed streams are the kernel's.
+inline bool is_sealed_by_kernel()
+{
+    const char *how = getenv("PVN_KERNEL_TLS");
+    return how && strcmp(how, "yes") == 0;
+}
 
 inline uint64_t lane_pair_now(void *)
 {
@@ -219,6 +234,7 @@ struct LanePair {
             pvn_seal_rekey_after(5); // new keys come amid whatever a test does
         }
         c.secret = sealed ? sender_secret : nullptr;
+        c.sealed_by_kernel = is_sealed_by_kernel();
         c.sender = true;
         tx = pvn_tcp_lane_new(&c);
         if (tx && !trial)
@@ -261,8 +277,18 @@ struct LanePair {
         engines(chunk);
     }
 
+    static bool says_by_kernel(const pvn_lane *l)
+    {
+        char text[512];
+        l->ops->describe(l, text, sizeof(text));
+        return strstr(text, "by the kernel") != nullptr;
+    }
+
     void engines(size_t chunk)
     {
+        bool by_kernel = sealed && is_sealed_by_kernel();
+        ASSERT_EQ(by_kernel && acknowledged, says_by_kernel(tx));
+        ASSERT_EQ(by_kernel, says_by_kernel(rx));
         pvn_engine_cfg ec = {};
         ec.nlanes = 1;
         ec.chunk = chunk;

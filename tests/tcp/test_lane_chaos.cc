@@ -417,7 +417,8 @@ TEST_P(LaneChaos, BlackHoleBlocksNobody)
 // Every bit of the first header: whatever it makes of it, the receiver writes nowhere else.
 TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
 {
-    for (uint64_t at = 0; at < PVN_FRAME_LEN; at++) {
+    // The kernel does not look at the first byte of a record: it says nothing, for the true type is sealed.
+    for (uint64_t at = p.sealed && is_sealed_by_kernel() ? 1 : 0; at < PVN_FRAME_LEN; at++) {
         SCOPED_TRACE("byte " + std::to_string(at));
         ChaosPair pair;
         open_another(pair);
@@ -443,6 +444,7 @@ INSTANTIATE_TEST_SUITE_P(Streams, LaneChaos,
                                          Shape{4, 0, 0,
                                                true} AND_SEALED(Shape{1, 0, 0, false, true},
                                                                 Shape{4, 0, 2, false, true},
-                                                                Shape{4, 0, 0, true, true})));
+                                                                Shape{4, 0, 0, true, true})),
+                         shape_name<testing::TestParamInfo<Shape>>);
 
 } // namespace

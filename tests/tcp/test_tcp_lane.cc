@@ -164,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
                           65536} AND_SEALED(Shape{1, 1 << 20, false, 0, 0, true},
                                             Shape{1, 1 << 20, true, 64 << 10, 0, true},
                                             Shape{4, 5000, true, 0, 32768, true},
-                                            Shape{2, 64 << 10, false, 0, 4096, true})));
+                                            Shape{2, 64 << 10, false, 0, 4096, true})),
+    shape_name<testing::TestParamInfo<Shape>>);
 
 TEST(TcpLaneErrors, TooLongForTheReceive)
 {

@@ -198,7 +198,8 @@ INSTANTIATE_TEST_SUITE_P(
                           true} AND_SEALED(Shape{1, 1, 1 << 20, 0, false, false, true},
                                            Shape{2, 4, 512 << 10, 0, true, false, true},
                                            Shape{1, 1, 64 << 10, 64 << 10, true, false, true},
-                                           Shape{2, 2, 192 << 10, 4096, true, true, true})));
+                                           Shape{2, 2, 192 << 10, 4096, true, true, true})),
+    shape_name<testing::TestParamInfo<Shape>>);
 
 // A lane with a message that no end can complete: the other end does not take part.
 struct Stuck {

@@ -39,7 +39,8 @@ if !SANITIZE
 VM_PARTS += tests/vm/pvrdma-device/pvstand.la
 endif
 if HAVE_GTEST
-VM_PARTS += tests/vm/verbs/doorbell_test tests/rdma/test_rdma_lane tests/unit/test_seal_kernel
+VM_PARTS += tests/vm/verbs/doorbell_test tests/rdma/test_rdma_lane tests/unit/test_seal_kernel \
+    tests/tcp/test_tcp_lane tests/tcp/test_tcp_cts tests/tcp/test_tcp_workers tests/tcp/test_lane_chaos
 check_PROGRAMS += tests/vm/verbs/doorbell_test
 tests_vm_verbs_doorbell_test_SOURCES = tests/vm/verbs/doorbell_test.cc tests/rdma/lane_pair.h
 tests_vm_verbs_doorbell_test_CPPFLAGS = $(TEST_CPPFLAGS)
