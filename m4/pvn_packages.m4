@@ -29,6 +29,14 @@ AC_DEFUN([PVN_CHECK_OPENSSL], [
 #endif]])], [pvn_cv_openssl=yes], [pvn_cv_openssl=no])])
     AS_IF([test "x$pvn_cv_openssl" != xyes],
       [AC_MSG_ERROR([openssl/ssl.h of OpenSSL 3 not found: install libssl-dev (Debian, Ubuntu) or openssl-devel, or configure with --without-openssl])])
+    AC_CACHE_CHECK([for linux/tls.h with TLS 1.3], [pvn_cv_linux_tls], [
+      AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include <linux/tls.h>
+#ifndef TLS_1_3_VERSION
+#error older
+#endif]])], [pvn_cv_linux_tls=yes], [pvn_cv_linux_tls=no])])
+    AS_IF([test "x$pvn_cv_linux_tls" != xyes],
+      [AC_MSG_ERROR([linux/tls.h of Linux 5.1 or later not found: install a newer linux-libc-dev (Debian, Ubuntu) or kernel-headers, or configure with --without-openssl])])
     AC_DEFINE([HAVE_OPENSSL], [1], [Define to 1 if the headers of OpenSSL 3 are there.])
     pvn_openssl_summary=yes
   ])
