@@ -126,6 +126,8 @@ set_up_instructions() {
 # The least that sealing costs on this machine.
 floor() {
     local secret tls
+    make -C "$build" -s tests/bench/tls_floor >&2
+    echo "records of OpenSSL alone, both ends, over memory: $("$build/tests/bench/tls_floor" records) processor s/GB"
     openssl speed -seconds "$seconds" -bytes 16384 -evp aes-128-gcm 2>/dev/null |
         awk '/^AES-128-GCM/ { sub(/k$/, "", $2); printf "AES-128-GCM of one processor, blocks of 16 KiB: %.0f MB/s (openssl speed)\n", $2 / 1000 }'
     secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')

@@ -1,13 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time that OpenSSL itself needs for a handshake of both ends as plugin/seal makes them: TLS 1.3 with a secret of both ends,
- * X25519 (psk_dhe_ke), no certificate, no ticket. Both ends are in this process and on this thread, and memory lies between
- * them: no system calls, no connection, nothing of the plugin. tests/bench/seal.sh prints it beside comms that are set up at once.
+ * The time that OpenSSL itself needs for a handshake of both ends, or for records, as plugin/seal makes them: TLS 1.3 with a secret
+ * of both ends, X25519 (psk_dhe_ke), no certificate, no ticket. Both ends are in this process and on this thread, and memory lies
+ * between them: no system calls, no connection, nothing of the plugin. tests/bench/seal.sh prints it beside the plugin.
  *
  * usage: tls_floor [COUNT [AT_ONCE [GROUPS]]]   (1024 handshakes of both ends, one at a time; OpenSSL's names of groups)
+ *        tls_floor records [MIB]                (4096 MiB in records of 16 KiB, from one end to the other, 4 at a time)
  * Prints handshakes of both ends per second, processor microseconds of each, and instructions and cycles of each in user
- * space, "-" where the kernel does not count them. Exits with 1 and a sentence when something fails.
+ * space, "-" where the kernel does not count them; or processor seconds of both ends for 10^9 bytes in records. Exits with 1 and
+ * a sentence when something fails.
  */
 #include <linux/perf_event.h>
 #include <stdbool.h>
@@ -143,6 +145,32 @@ static double cpu_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
+/* The memory between the ends takes the place of a socket: a copy into it, and one out of it. */
+static double records_s_per_gb(int mib)
+{
+    enum { RECORD = 16384, AT_ONCE = 4 };
+    static unsigned char out[AT_ONCE * RECORD], in[AT_ONCE * RECORD];
+    size_t n, got, rounds = ((size_t)mib << 20) / sizeof(out);
+    double cpu_before, spent;
+    struct pair p;
+
+    begin(&p);
+    for (int i = 0; i < STEPS; i++) {
+        step(p.connector, &p.connected);
+        step(p.acceptor, &p.accepted);
+    }
+    cpu_before = cpu_us();
+    for (size_t round = 0; round < rounds; round++) {
+        for (size_t at = 0; at < sizeof(out); at += n)
+            check(SSL_write_ex(p.connector, out + at, RECORD, &n) == 1, "a send");
+        for (got = 0; got < sizeof(in); got += n)
+            check(SSL_read_ex(p.acceptor, in + got, sizeof(in) - got, &n) == 1, "a receive");
+    }
+    spent = cpu_us() - cpu_before;
+    end(&p);
+    return spent / 1e6 / ((double)(rounds * sizeof(out)) / 1e9);
+}
+
 /* -1: the kernel or the machine does not count. */
 static int counter(uint64_t what)
 {
@@ -170,9 +198,8 @@ static void print_count(int fd, uint64_t before, int count)
         printf(" %.0f", (double)(counted(fd) - before) / count);
 }
 
-int main(int argc, char **argv)
+static int time_handshakes(int count, int at_once)
 {
-    int count = argc > 1 ? atoi(argv[1]) : 1024, at_once = argc > 2 ? atoi(argv[2]) : 1;
     int instructions = counter(PERF_COUNT_HW_INSTRUCTIONS),
         cycles = counter(PERF_COUNT_HW_CPU_CYCLES);
     uint64_t instructions_before, cycles_before;
@@ -181,8 +208,6 @@ int main(int argc, char **argv)
 
     if (count < 1 || at_once < 1)
         return 2;
-    memset(secret, 7, sizeof(secret));
-    make_context(argc > 3 ? argv[3] : "X25519");
     pairs = calloc((size_t)at_once, sizeof(*pairs));
     check(pairs, "memory");
     handshakes(pairs, at_once);
@@ -197,6 +222,20 @@ int main(int argc, char **argv)
     print_count(cycles, cycles_before, count);
     printf("\n");
     free(pairs);
-    SSL_CTX_free(context);
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool of_records = argc > 1 && strcmp(argv[1], "records") == 0;
+    int rc = 0;
+
+    memset(secret, 7, sizeof(secret));
+    make_context(!of_records && argc > 3 ? argv[3] : "X25519");
+    if (of_records)
+        printf("%.2f\n", records_s_per_gb(argc > 2 ? atoi(argv[2]) : 4096));
+    else
+        rc = time_handshakes(argc > 1 ? atoi(argv[1]) : 1024, argc > 2 ? atoi(argv[2]) : 1);
+    SSL_CTX_free(context);
+    return rc;
 }
