@@ -7,17 +7,19 @@
 # KVM: the figures compare programs, they say nothing about a network.
 # --bare (rxe, one guest) adds tests/bench/bare_verbs.c, which does the least that a plugin can do for short
 # messages: what NCCL's interface, pvn-perf and the device leave to be won.
+# --ib PATH (one guest): a net plugin that is NCCL's own IB transport, as for peer_rdma.sh, whose latency and bandwidth are measured, too;
+# what it needs is found by LD_LIBRARY_PATH.
 # --counts (rxe, one guest) prints instead how many packets a lone message of 8 bytes costs with perftest, with that plugin
 # and in each mode of ours: other work on the host does not change them.
 # --device softverbs needs no virtual machine and counts doorbells: pvn-perf ring at depth 8 on a device
 # that behaves as PVRDMA does, each mode, everything counted on both sides.
 # usage: tests/bench/rdma.sh [--device rxe|pvrdma|softverbs] [--guests 1|2] [--transport rdma|tcp]
-#                            [--rounds N] [--bare | --counts] [--build DIR]
+#                            [--rounds N] [--bare | --counts | --ib PATH] [--build DIR]
 set -u
-usage() { sed -n '4,15s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,17s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200 bare='' counts=''
+build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200 bare='' counts='' ib=''
 while (($#)); do
     case $1 in
     --device) device=$2; shift 2 ;;
@@ -26,11 +28,14 @@ while (($#)); do
     --rounds) rounds=$2; shift 2 ;;
     --bare) bare=1; shift ;;
     --counts) bare=1 counts=1; shift ;;
+    --ib) ib=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     *) usage ;;
     esac
 done
 [[ -z $bare ]] || { [[ $device == rxe ]] && ((guests == 1)); } || usage
+[[ -z $ib ]] || { [[ -z $bare && $device != softverbs ]] && ((guests == 1)); } || usage
+[[ -z $ib || -r $ib ]] || { echo "skip bench-rdma: $ib cannot be read (--ib)"; exit 77; }
 PVN_BUILDDIR=$(cd "$build" && pwd) || exit 2
 [[ -x $PVN_BUILDDIR/pvn-perf ]] || { echo "no $build/pvn-perf: build first, or give --build DIR" >&2; exit 2; }
 
@@ -78,6 +83,7 @@ fi
 VM_LIMIT=$((60 + 120 * rounds)) VM_MTU=4200
 vm_start "$device" 77
 settings=(TRANSPORT="$transport" ROUNDS="$rounds" ITERATIONS="$iterations")
+[[ -z $ib ]] || settings+=(IB=./ib.so LIBRARIES="${LD_LIBRARY_PATH:-}")
 if [[ $bare ]]; then
     bare=$PVN_BUILDDIR/tests/bench/.libs/bare_verbs.so
     make -C "$PVN_BUILDDIR" -s tests/bench/bare_verbs.la >&2 ||
@@ -90,6 +96,7 @@ if [[ $counts ]]; then
     VM_SMP=2 VM_V4SELF='' vm_alone "$a" || status=$?
 elif ((guests == 1)); then
     a=$(vm_job bench "${settings[@]}")
+    [[ -z $ib ]] || cp "$ib" "$a/ib.so"
     VM_SMP=2 VM_V4SELF='' vm_alone "$a" || status=$?
 else
     a=$(vm_job bench-a RANK=0 "${settings[@]}") b=$(vm_job bench-b RANK=1 "${settings[@]}")
@@ -106,7 +113,7 @@ if [[ $counts ]]; then
     exit 0
 fi
 echo "$device, $guests guest(s), plugin by $transport, $rounds rounds: median (min..max)"
-printf '%-10s %8s  %28s  %28s  %s\n' "" bytes perftest plugin "plugin / perftest${bare:+; bare, bare / perftest}"
+printf '%-10s %8s  %28s  %28s  %s\n' "" bytes perftest plugin "plugin / perftest${bare:+; bare, bare / perftest}${ib:+; net_ib, plugin / net_ib}"
 sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
     {key = $2 " " $3; if (!(key in seen)) {seen[key] = 1; order[++keys] = key}
      v[$1, key, ++n[$1, key]] = $4}
@@ -121,10 +128,11 @@ sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
             split(order[i], k, " ")
             delete med
             p = text("perftest", order[i]); q = text("plugin", order[i])
-            b = text("bare", order[i])
-            printf "%-10s %8d  %28s  %28s  %s %s%s\n", k[1], k[2], p, q,
+            b = text("bare", order[i]); t = text("ib", order[i])
+            printf "%-10s %8d  %28s  %28s  %s %s%s%s\n", k[1], k[2], p, q,
                 med["perftest"] ? sprintf("%.2f", med["plugin"] / med["perftest"]) : "-",
                 k[1] == "latency" ? "(us)" : "(MB/s)",
-                b == "-" ? "" : sprintf("; %s, %.2f", b, med["bare"] / med["perftest"])
+                b == "-" ? "" : sprintf("; %s, %.2f", b, med["bare"] / med["perftest"]),
+                t == "-" ? "" : sprintf("; %s, %.2f", t, med["plugin"] / med["ib"])
         }
     }'
