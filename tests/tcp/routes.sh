@@ -56,7 +56,8 @@ named() {
     shift
     for p in "$@"; do
         if ! grep -q "$p" "$log"; then
-            echo "not ok $name: no line '$p': $(grep -m 2 ': tcp on' "$log")"
+            echo "not ok $name: no line '$p'"
+            { ip -n "$a" route; ip -n "$a" -6 route; ip -n "$a" -6 neigh; grep ': tcp on' "$log"; } | sed 's/^/# /'
             return
         fi
     done
