@@ -232,7 +232,9 @@ int main(int argc, char **argv)
 
     memset(secret, 7, sizeof(secret));
     make_context(!of_records && argc > 3 ? argv[3] : "X25519");
-    if (of_records)
+    if (of_records && argc > 2 && atoi(argv[2]) < 1)
+        rc = 2;
+    else if (of_records)
         printf("%.2f\n", records_s_per_gb(argc > 2 ? atoi(argv[2]) : 4096));
     else
         rc = time_handshakes(argc > 1 ? atoi(argv[1]) : 1024, argc > 2 ? atoi(argv[2]) : 1);
