@@ -591,7 +591,8 @@ enum pvn_topo_level {
 struct pvn_topo_check {
     char id[32]; /* "link", "acs", "iommu", "ats", "relaxed-ordering", "numa", "gid", "mtu", ... */
     enum pvn_topo_level level;
-    char subject[64]; /* what it is about: "0000:3b:00.0", "mlx5_0 port 1", "GPU0 - mlx5_1" */
+    /* The object of the check: "0000:3b:00.0", "mlx5_0 port 1", "GPU0 - mlx5_1", a plugin's file, of whose name NCCL keeps 254 bytes. */
+    char subject[256];
     char text[384];
     char remedy[384]; /* "" with OK */
 };

@@ -343,6 +343,11 @@ TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
         squeeze(run("--all check --interval 0", "NCCL_NET_PLUGIN=" + file + ",,not-there").out);
     EXPECT_NE(std::string::npos, text.find(file + ": it can be loaded and exports v4")) << text;
     EXPECT_NE(std::string::npos, text.find("libnccl-net-not-there.so: cannot be loaded")) << text;
+    const std::string deep = dir->path + "/" + std::string(150, 'd') + "/libnccl-net-x.so";
+    std::filesystem::create_directories(std::filesystem::path(deep).parent_path());
+    std::filesystem::create_symlink(file, deep);
+    text = squeeze(run("--all check --interval 0", "NCCL_NET_PLUGIN=" + deep).out);
+    EXPECT_NE(std::string::npos, text.find(deep + ": it can be loaded and exports v4")) << text;
     for (const char *none : {"none", "NONE", ",", ""}) {
         text = squeeze(run("check --interval 0", std::string("NCCL_NET_PLUGIN=") + none).out);
         EXPECT_NE(std::string::npos, text.find("it names no plugin, so NCCL loads none")) << text;
