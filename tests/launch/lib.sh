@@ -125,7 +125,11 @@ launch_inside() {
     ln -s libpmix.so.2 "$over/usr/lib/$multiarch/pmix2/lib/libpmix.so"
     mount -t overlay none -o "lowerdir=$over/usr:$launch_cache/root/usr:/usr" /usr &&
         mount -t overlay none -o "lowerdir=$over/etc:$launch_cache/root/etc:/etc" /etc || return 1
-    mount -t tmpfs none /tmp && mount -t tmpfs -o mode=1777 none /mnt || return 1
+    mount --rbind "$PVN_SRCDIR" /mnt && mount -t tmpfs none /tmp || return 1
+    if [[ $PVN_SRCDIR/ == /tmp/* ]]; then # it went out of sight just now
+        mkdir -p "$PVN_SRCDIR" && mount --rbind /mnt "$PVN_SRCDIR" || return 1
+    fi
+    mount -t tmpfs -o mode=1777 none /mnt || return 1
     ip link set lo up
     ip link add br0 type bridge stp_state 0 forward_delay 0 && ip link set br0 up
 }
