@@ -132,6 +132,10 @@ static const struct pvn_hint table[] = {
      "peer's place",
      "compare `sha256sum` of NCCL_PVRDMA_KEY_FILE at all ranks, each of which needs the same file or "
      "none"},
+    {PVN_HINT_REPLACED_KEY, PVN_HINT_ERRNO, EKEYREVOKED, PVN_PHASE_ANY, PVN_PAST_ANY,
+     "somebody made a new key under the same name, or a Secret of Kubernetes was changed",
+     "start the job again, with the same file at all ranks; give each job a key file of its own, and "
+     "leave it alone until the job has ended"},
     {PVN_HINT_FORGED, PVN_HINT_ERRNO, EBADMSG, PVN_PHASE_ANY, PVN_PAST_ANY,
      "bytes of an encrypted connection were changed between the two ends, or are somebody else's",
      "look for a proxy or a faulty adapter between the two hosts; if there is none, somebody "

@@ -36,6 +36,7 @@
 #include "comm/profile.h"
 #include "memory/gpucopy.h"
 #include "nccl/types.h"
+#include "seal/seal_begin.h"
 
 /* So many losses, with no message in between, are not those of a path that comes back. */
 enum { LOSSES_MAX = 12 };
@@ -253,6 +254,16 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
     return 0;
 }
 
+/* Ends the comm if its key was replaced, rather than have it try until its time is over: each new connection would be refused. */
+static int check_key(struct pvn_comm *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    if (c->link.failover->switches || !c->link.conn->cfg.key || pvn_seal_check_replaced(&err) == 0)
+        return 0;
+    return give_up(c, &err, "failover");
+}
+
 /* 0 or the comm's error; -EAGAIN: not yet. */
 static int fence(struct pvn_comm *c)
 {
@@ -294,7 +305,7 @@ static int fence(struct pvn_comm *c)
                            "visible to the GPU");
     }
     pvn_link_note(&c->link, PVN_LINK_FENCED);
-    return 0;
+    return check_key(c);
 }
 
 /* Takes what the old control connection still reports of the peer. 0, or the comm's error. */

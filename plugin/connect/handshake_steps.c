@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "base/random.h"
+#include "seal/seal_begin.h"
 
 /* A listener that refuses has lost its process or is behind a firewall. It is tried for this long
  * since a fail-over address refuses connections while it moves between machines. */
@@ -240,6 +241,16 @@ static int put_preamble(struct pvn_conn *c, struct pvn_err *err)
     return pvn_ctrl_put(&c->ctrl, bytes, (size_t)pvn_preamble_encode(bytes, &p), err);
 }
 
+/* Looks at the key file again, where this connection replaces another one. 0, or it has failed, and its peer hears why. */
+static int check_replaced(struct pvn_conn *c, bool resumes)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    if (!c->cfg.key || !resumes || pvn_seal_check_replaced(&err) == 0)
+        return 0;
+    return conn_fail_now(c, &err);
+}
+
 int conn_step_hello_connector(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -249,6 +260,8 @@ int conn_step_hello_connector(struct pvn_conn *c)
     int rc;
 
     if (!c->frame_sent) {
+        if (check_replaced(c, c->cfg.resumes) != 0)
+            return c->err.code;
         c->mine.traffic_class = (int16_t)c->traffic_class;
         rc = put_preamble(c, &err);
         if (rc == 0)
@@ -285,6 +298,8 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
         rc = take_hello(c, body, len, &err);
         if (rc)
             return hello_refused(c, &err);
+        if (check_replaced(c, c->theirs.resumes) != 0)
+            return c->err.code;
         c->traffic_class = effective_class(c->cfg.traffic_class >= 0 ? c->cfg.traffic_class
                                                                      : c->theirs.traffic_class);
         pvn_sock_tune(c->ctrl.fd, c->traffic_class);

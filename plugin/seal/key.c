@@ -135,6 +135,11 @@ bool pvn_key_is_equal(const uint8_t *a, const uint8_t *b, size_t len)
     return differ == 0;
 }
 
+bool pvn_key_is_same(const struct pvn_key *a, const struct pvn_key *b)
+{
+    return a->len == b->len && pvn_key_is_equal(a->bytes, b->bytes, a->len);
+}
+
 /* ---- a new one ---- */
 
 static int fill_random(uint8_t *p, size_t len)

@@ -5,8 +5,8 @@
  * secrets come from it by HKDF-SHA256 with a label, the listener's session and a connection's nonce, so that no two
  * connections share one.
  *
- * The file is read once, when the plugin is loaded. One that is replaced later concerns what is loaded later: a running
- * comm goes on, and fails over, with the key that it began with.
+ * The key is read once, when the plugin is loaded. If the file is replaced later, a running comm goes on, but makes no
+ * connection in place of a lost one any more (pvn_seal_check_replaced): the old key is meant to be out of use.
  */
 #ifndef PVN_SEAL_KEY_H
 #define PVN_SEAL_KEY_H
@@ -47,5 +47,7 @@ int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, 
                    size_t salt_len, uint8_t *out, size_t len, struct pvn_err *err);
 /* Compares what was derived with what somebody sends, and takes as long whether they are equal or not. Any thread. */
 bool pvn_key_is_equal(const uint8_t *a, const uint8_t *b, size_t len);
+/* True if the two are of the same bytes. Any thread. */
+bool pvn_key_is_same(const struct pvn_key *a, const struct pvn_key *b);
 
 #endif

@@ -4,7 +4,11 @@
 #include "seal/seal_begin.h"
 
 #include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/vfs.h>
 
+#include "base/hints.h"
 #include "base/param.h"
 #include "seal/key.h"
 #include "seal/seal.h"
@@ -14,6 +18,7 @@
 #endif
 
 static struct pvn_key *key; /* written by begin and end only, when there is no connection */
+static char looked_at[PVN_PARAM_STR_LEN];     /* the file, if it is read again; likewise */
 static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
 /* Why the kernel seals nothing; NULL: it does. Written by begin and end only. */
 #define NOT_REQUESTED "it is not requested"
@@ -99,14 +104,34 @@ static void look_at_kernel(const struct pvn_params *params)
 #endif
 }
 
+/* File systems whose calls wait for no network. The kernel's list has no number for ZFS. */
+static bool is_local(const char *path)
+{
+    enum { ZFS = 0x2fc12fc1 };
+    static const unsigned local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,       BTRFS_SUPER_MAGIC,
+                                     TMPFS_MAGIC,      RAMFS_MAGIC,           F2FS_SUPER_MAGIC,
+                                     SQUASHFS_MAGIC,   OVERLAYFS_SUPER_MAGIC, ZFS};
+    struct statfs fs;
+
+    if (statfs(path, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+        if ((unsigned)fs.f_type == local[i])
+            return true;
+    return false;
+}
+
 int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
 {
     int rc;
 
     pvn_seal_end();
     rc = pvn_seal_take_key(params, &key, &refusal);
-    if (key)
+    if (key) {
         look_at_kernel(params);
+        if (is_local(params->key_file))
+            snprintf(looked_at, sizeof(looked_at), "%s", params->key_file);
+    }
     if (rc == 0)
         return 0;
     pvn_err_add(&refusal, "no connection is made: NCCL would go on in the clear");
@@ -118,6 +143,7 @@ void pvn_seal_end(void)
 {
     pvn_key_free(key);
     key = NULL;
+    looked_at[0] = '\0';
     pvn_err_clear(&refusal);
     kernel_refusal = NOT_REQUESTED;
 }
@@ -135,4 +161,26 @@ const char *pvn_seal_kernel_refusal(void)
 const struct pvn_key *pvn_seal_key(void)
 {
     return key;
+}
+
+int pvn_seal_check_replaced(struct pvn_err *err)
+{
+    char then[PVN_KEY_TEXT], now[PVN_KEY_TEXT];
+    struct pvn_err unused = PVN_ERR_INIT;
+    struct pvn_key *k = NULL;
+    int rc = 0;
+
+    if (!looked_at[0] || pvn_key_read(looked_at, &k, &unused) != 0)
+        return 0;
+    if (!pvn_key_is_same(k, key)) {
+        rc = pvn_err_set(
+            err, -EKEYREVOKED,
+            "NCCL_PVRDMA_KEY_FILE: %s was replaced while the job ran (it had %s, and has %s): no "
+            "connection is made with the old key any more",
+            looked_at, pvn_key_describe(key, then), pvn_key_describe(k, now));
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        pvn_err_set_hint(err, PVN_HINT_REPLACED_KEY);
+    }
+    pvn_key_free(k);
+    return rc;
 }

@@ -25,5 +25,9 @@ const struct pvn_err *pvn_seal_refusal(void);
 const char *pvn_seal_kernel_refusal(void);
 /* The process's key; NULL: it has none. From begin to end. Any thread. */
 const struct pvn_key *pvn_seal_key(void);
+/* Reads the key file again, before a connection is made in place of another: 0, or -EKEYREVOKED with *err: it has another
+ * key than begin found. 0 also where it cannot be used any more, for a job may remove its file once it runs, and on a
+ * network's file system, which may block while the network is away. From begin to end. Any thread. */
+int pvn_seal_check_replaced(struct pvn_err *err);
 
 #endif

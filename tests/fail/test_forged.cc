@@ -11,6 +11,11 @@
 
 #include <random>
 
+extern "C" {
+#include "base/param.h"
+#include "seal/seal_begin.h"
+}
+
 using namespace nccl;
 
 namespace
@@ -118,6 +123,50 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
         pass(other);
     }
     EXPECT_EQ(2, control);
+}
+
+// Both ends are this process's. Each end of a lost connection that has the file replaced ends its comm, and says why; one
+// that finds no file any more goes on.
+TEST_F(Forged, AReplacedFileIsNoKeyForAFailover)
+{
+    const std::string key = folder / "key", gone = folder / "gone";
+    auto lose = [](Pair &p, const std::set<int> &before) {
+        Flow f = flow(p);
+        EXPECT_TRUE(eventually([&] { return !f.step() || f.sent() > MESSAGES / 3; }));
+        for (int fd : connections(before))
+            shutdown(fd, SHUT_RDWR);
+        bool ok = eventually([&] { return f.done() || !f.step(); });
+        EXPECT_TRUE(ok) << "neither done nor ended";
+        if (f.error == ncclSuccess)
+            f.check();
+        return f.error;
+    };
+    Net n(12);
+    std::set<int> before = descriptors();
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    ASSERT_EQ(0, rename(key.c_str(), gone.c_str()));
+    EXPECT_EQ(ncclSuccess, lose(p, before)) << Log::get().warnings();
+    EXPECT_TRUE(said("connected again after"));
+    EXPECT_FALSE(said("was replaced while the job ran"));
+
+    // As the plugin does, which has a copy of this of its own.
+    pvn_params params = *pvn_params_get();
+    pvn_err err = PVN_ERR_INIT;
+    ASSERT_EQ(0, rename(gone.c_str(), key.c_str()));
+    snprintf(params.key_file, sizeof(params.key_file), "%s", key.c_str());
+    ASSERT_EQ(0, pvn_seal_begin(&params, &err)) << err.reason[0];
+    write_file(key, "another key of another job, later");
+    int replaced = pvn_seal_check_replaced(&err);
+    pvn_seal_end();
+    if (replaced == 0)
+        GTEST_SKIP() << key << " is on a file system that may block";
+    Log::get().clear();
+    EXPECT_NE(ncclSuccess, lose(p, before));
+    EXPECT_TRUE(said("was replaced while the job ran (it had 32 bytes, label "));
+    EXPECT_TRUE(said("start the job again, with the same file at all ranks"))
+        << Log::get().warnings();
+    EXPECT_FALSE(said("connected again after"));
 }
 
 // A data loader's worker, say, is forked where a comm has sealed connections, and uses the plugin itself.

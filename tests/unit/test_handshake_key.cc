@@ -32,6 +32,7 @@ extern "C" {
 #include "connect/listener.h"
 #include "connect/token.h"
 #include "seal/key.h"
+#include "seal/seal_begin.h"
 #include "seal/ssl_dl.h"
 }
 #include "fail/raw_peer.h"
@@ -148,6 +149,7 @@ struct Key : testing::Test {
         EXPECT_EQ(0, pvn_memlane_open) << "a lane was left";
         EXPECT_EQ(0, pvn_poller_watches()) << "a watch was left";
         pvn_poller_put();
+        pvn_seal_end();
         pvn_params_override(nullptr);
         pvn_log_set_capture(nullptr, nullptr);
         pvn_key_free(one);
@@ -517,6 +519,62 @@ TEST_F(Key, EveryByteOfTheSetUpThatWasChangedIsNoticed)
             hang_up();
         }
     EXPECT_GE(changed, tried * 9 / 10) << "of a slow one the end may come before that byte";
+}
+
+// Either end may notice, refuses, and its peer hears why. The listener is the one if the file is replaced after the connector has looked.
+TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
+{
+    pvn_err err = PVN_ERR_INIT;
+    auto file_has = [&](char c) { write_file(f / "1", std::string(32, c)); };
+    snprintf(params.key_file, sizeof(params.key_file), "%s", (f / "1").c_str());
+    ASSERT_EQ(0, pvn_seal_begin(&params, &err)) << err.reason[0];
+    file_has('3');
+    if (pvn_seal_check_replaced(&err) == 0)
+        GTEST_SKIP() << f.path << " is on a file system that may block";
+    listen(one);
+    pvn_listener_keep(l);
+    a_right_one_comes_up(); // the first one of a comm
+    hang_up();
+    ra = 0; // accept is not called any more
+    auto again = [&] {
+        connect(one);
+        s->cfg.resumes = s->mine.resumes = 77;
+    };
+    auto refused = [&] {
+        return until([&] {
+            pvn_conn *none = pvn_listener_resumed(l, 77, false);
+            EXPECT_EQ(nullptr, none);
+            return rs != -EAGAIN;
+        });
+    };
+    again();
+    ASSERT_TRUE(refused());
+    EXPECT_EQ(-EKEYREVOKED, rs);
+    EXPECT_SAYS(s->err.reason[0], "was replaced while the job ran");
+
+    pvn_conn_close(s, nullptr);
+    file_has('1');
+    again();
+    ASSERT_TRUE(until([&] {
+        bool sent = s->state == PVN_CONN_HELLO && s->frame_sent;
+        pvn_conn *none = sent ? nullptr : pvn_listener_resumed(l, 77, false);
+        EXPECT_EQ(nullptr, none);
+        return sent;
+    }));
+    file_has('3');
+    ASSERT_TRUE(refused());
+    EXPECT_EQ(-EREMOTEIO, rs);
+    EXPECT_SAYS(s->err.reason[0], "the peer gave up: ");
+    EXPECT_SAYS(s->err.reason[0], "was replaced while the job ran");
+
+    pvn_conn_close(s, nullptr);
+    file_has('1');
+    again();
+    ASSERT_TRUE(until([&] {
+        a = a ? a : pvn_listener_resumed(l, 77, false);
+        return a && rs == 0;
+    })) << s->err.reason[0];
+    pvn_listener_let_go(l);
 }
 
 TEST_F(Key, WhatWasRecordedComesUpNeverAgain)

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <string>
@@ -60,6 +62,60 @@ TEST_F(Begin, AKeyIsReadAndForgotten)
     key(write_file(f / "k", "short"));
     EXPECT_EQ(-EINVAL, pvn_seal_begin(&p, &err));
     EXPECT_EQ(nullptr, pvn_seal_key());
+}
+
+TEST_F(Begin, AFileThatWasReplacedIsNoticedAndOneThatCannotBeReadIsNone)
+{
+    const std::string a(40, 'a'), b(40, 'b');
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err)) << "there is no key";
+    key(write_file(f / "k", a));
+    ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err)) << err.reason[0];
+    write_file(f / "k", b);
+    if (pvn_seal_check_replaced(&err) == 0)
+        GTEST_SKIP() << f.path << " is on a file system that may block";
+    EXPECT_EQ(-EKEYREVOKED, err.code);
+    EXPECT_EQ(PVN_FAULT_USAGE, err.fault);
+    char text[PVN_KEY_TEXT];
+    EXPECT_SAYS(err.reason[0], (f / "k") + " was replaced while the job ran (it had " +
+                                   pvn_key_describe(pvn_seal_key(), text) + ", and has 40 bytes, ");
+    // A byte more, and less; then what is no other key.
+    write_file(f / "k", a + "\n");
+    EXPECT_EQ(-EKEYREVOKED, pvn_seal_check_replaced(&err));
+    write_file(f / "k", a.substr(1));
+    EXPECT_EQ(-EKEYREVOKED, pvn_seal_check_replaced(&err));
+    err = PVN_ERR_INIT;
+    write_file(f / "k", "half");
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+    write_file(f / "k", b, 0644);
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+    EXPECT_EQ(0, remove((f / "k").c_str()));
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+    write_file(f / "k", a);
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+    EXPECT_EQ(0, err.code) << err.reason[0];
+    // A new begin takes the file as it is then.
+    write_file(f / "k", b);
+    ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+}
+
+// proc is none of those that are known to wait for no network. This file of it is its owner's alone, and changes when it is
+// read.
+TEST_F(Begin, AFileOnAFileSystemThatMayBlockIsReadOnce)
+{
+    const char *path = "/proc/self/io";
+    pvn_key *twice[2] = {};
+    if (access(path, R_OK) != 0)
+        GTEST_SKIP() << "this kernel has no " << path;
+    key(path);
+    ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
+    for (pvn_key *&k : twice)
+        ASSERT_EQ(0, pvn_key_read(path, &k, &err)) << err.reason[0];
+    EXPECT_FALSE(pvn_key_is_same(twice[0], twice[1]));
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err)) << err.reason[0];
+    for (pvn_key *k : twice)
+        pvn_key_free(k);
 }
 #else
 TEST_F(Begin, ABuildWithoutOpensslRefusesAKeyWithTheRemedy)
