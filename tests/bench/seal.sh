@@ -4,7 +4,8 @@
 # Measures what a key costs: this build's plugin without one (pvrdma), with one and ENCRYPT=control (control), and with sealed data,
 # by the comm's thread (sealed) and by worker threads (k1, k2, k4): latency, bandwidth and processor time by tcp.sh, interleaved;
 # 1, 64 and 512 comms set up at once, beside handshakes of OpenSSL alone (tls_floor.c); beside the floor: AES-128-GCM of one processor by
-# `openssl speed`, and a stream of s_server and s_client; and beside WireGuard, where the kernel has it, with the plugin without a key on top.
+# `openssl speed`, a stream of OpenSSL alone, in turn with the plugin's, and one of s_server and s_client; and
+# beside WireGuard, where the kernel has it, with the plugin without a key on top.
 # --parts: only these of traffic, set-up, floor and wireguard. --instructions: of the set-up also instructions, by callgrind.
 # --guest: seal_guest.sh instead, with the options behind it.
 # usage: tests/bench/seal.sh [--parts LIST] [--workers 1,2,4] [--rounds N] [--quick] [--instructions] [--build DIR] [OPTION of tcp.sh]...
@@ -20,7 +21,7 @@ while (($#)); do
     --build) build=$2; shift 2 ;;
     --instructions) instructions=1; shift ;;
     --quick) rounds=1 seconds=1 options+=(--quick); shift ;;
-    --help) sed -n '4,11s/^# //p' "$0"; exit 0 ;;
+    --help) sed -n '4,12s/^# //p' "$0"; exit 0 ;;
     *) options+=("$1"); shift ;;
     esac
 done
@@ -123,11 +124,32 @@ set_up_instructions() {
     echo "  a handshake of OpenSSL alone: $(instructions_of "$build/tests/bench/tls_floor")"
 }
 
+# A sender and a receiver of bulk over lo, two processes of a thread each: OpenSSL alone, and the plugin.
+streams() {
+    local name
+    for ((round = 0; round < rounds; round++)); do
+        "$build/tests/bench/tls_floor" stream >>"$tmp/alone"
+        for name in pvrdma sealed; do
+            # shellcheck disable=SC2046
+            env $(of_kind "$name") "$build/pvn-perf" p2p --ranks 2 --plugin "$own" --bandwidth --sizes 1M --time "$seconds" --quiet --csv - 2>/dev/null |
+                awk -F, '$4 == "bandwidth" { print $16 / 1000, $18 }' >>"$tmp/$name"
+        done
+    done
+    awk -v alone="$(median_of alone 1)" -v ours="$(median_of sealed 1)" -v plain="$(median_of pvrdma 1)" -v rounds="$rounds" \
+        -v cpu="$(median_of alone 2) $(median_of sealed 2) $(median_of pvrdma 2)" 'BEGIN {
+        split(cpu, c, " ")
+        printf "a stream over lo, medians of %d in turn: OpenSSL alone %.2f GB/s, %.2f processor s/GB; the plugin, messages of 1 MiB, sealed %.2f GB/s, %.2f s/GB, plain %.2f GB/s, %.2f s/GB; sealed to OpenSSL alone %.2f\n",
+            rounds, alone, c[1], ours, c[2], plain, c[3], ours / alone }'
+}
+
+median_of() { awk -v field="$2" '{ print $field }' "$tmp/$1" | median; }
+
 # The least that sealing costs on this machine.
 floor() {
     local secret tls
     make -C "$build" -s tests/bench/tls_floor >&2
     echo "records of OpenSSL alone, both ends, over memory: $("$build/tests/bench/tls_floor" records) processor s/GB"
+    streams
     openssl speed -seconds "$seconds" -bytes 16384 -evp aes-128-gcm 2>/dev/null |
         awk '/^AES-128-GCM/ { sub(/k$/, "", $2); printf "AES-128-GCM of one processor, blocks of 16 KiB: %.0f MB/s (openssl speed)\n", $2 / 1000 }'
     secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')

@@ -3,21 +3,28 @@
 /*
  * The time that OpenSSL itself needs for a handshake of both ends, or for records, as plugin/seal makes them: TLS 1.3 with a secret
  * of both ends, X25519 (psk_dhe_ke), no certificate, no ticket. Both ends are in this process and on this thread, and memory lies
- * between them: no system calls, no connection, nothing of the plugin. tests/bench/seal.sh prints it beside the plugin.
+ * between them: no system calls, no connection, nothing of the plugin. A stream has two processes and a TCP connection over
+ * loopback, and is the least that a program that seals by OpenSSL can do. tests/bench/seal.sh prints all beside the plugin.
  *
  * usage: tls_floor [COUNT [AT_ONCE [GROUPS]]]   (1024 handshakes of both ends, one at a time; OpenSSL's names of groups)
  *        tls_floor records [MIB]                (4096 MiB in records of 16 KiB, from one end to the other, 4 at a time)
+ *        tls_floor stream [MIB]                 (4096 MiB in records of 16 KiB, from one process to another)
  * Prints handshakes of both ends per second, processor microseconds of each, and instructions and cycles of each in user
- * space, "-" where the kernel does not count them; or processor seconds of both ends for 10^9 bytes in records. Exits with 1 and
- * a sentence when something fails.
+ * space, "-" where the kernel does not count them; or processor seconds of both ends for 10^9 bytes in records; or 10^9 bytes of a
+ * stream per second, and processor seconds of both ends for 10^9 bytes. Exits with 1 and a sentence when something fails.
  */
+#include <arpa/inet.h>
 #include <linux/perf_event.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -172,6 +179,82 @@ static double records_s_per_gb(int mib)
     return spent / 1e6 / ((double)(rounds * sizeof(out)) / 1e9);
 }
 
+/* Two connected TCP sockets of loopback. */
+static void connect_sockets(int fd[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t len = sizeof(at);
+
+    fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+    check(listener >= 0 && fd[0] >= 0 && bind(listener, (struct sockaddr *)&at, len) == 0 &&
+              listen(listener, 1) == 0 &&
+              getsockname(listener, (struct sockaddr *)&at, &len) == 0 &&
+              connect(fd[0], (struct sockaddr *)&at, len) == 0,
+          "a connection");
+    fd[1] = accept(listener, NULL, NULL);
+    check(fd[1] >= 0, "a connection");
+    close(listener);
+}
+
+static SSL *over_socket(int fd, bool connects)
+{
+    SSL *ssl = SSL_new(context);
+
+    check(ssl && SSL_set_fd(ssl, fd) == 1, "memory");
+    SSL_set_read_ahead(ssl, 1);
+    check((connects ? SSL_connect(ssl) : SSL_accept(ssl)) == 1, "a handshake");
+    return ssl;
+}
+
+static double cpu_of_both(void)
+{
+    struct rusage r;
+
+    getrusage(RUSAGE_CHILDREN, &r);
+    return cpu_us() / 1e6 + (double)r.ru_utime.tv_sec + (double)r.ru_stime.tv_sec +
+           (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+}
+
+/* As the plugin's receiver takes them: four records at once from the socket (plugin/seal/seal.c). */
+static void print_stream(int mib)
+{
+    enum { RECORD = 16384, MESSAGE = 1 << 20, READ_AHEAD = 4 * (RECORD + 22) + 3 };
+    _Alignas(64) static unsigned char data[MESSAGE];
+    size_t n, all = (size_t)mib << 20;
+    double before, cpu_before, took;
+    int fd[2], status = 1;
+    unsigned char done = 0;
+    pid_t pid;
+    SSL *ssl;
+
+    SSL_CTX_set_default_read_buffer_len(context, READ_AHEAD);
+    connect_sockets(fd);
+    memset(data, 1, sizeof(data));
+    cpu_before = cpu_of_both();
+    pid = fork();
+    check(pid >= 0, "a second process");
+    ssl = over_socket(fd[pid == 0], pid != 0);
+    before = pvn_now_s();
+    if (pid == 0) {
+        for (size_t got = 0; got < all; got += n)
+            check(SSL_read_ex(ssl, data + got % MESSAGE, MESSAGE - got % MESSAGE, &n) == 1,
+                  "a receive");
+        check(SSL_write_ex(ssl, data, 1, &n) == 1, "a send");
+        _exit(0);
+    }
+    for (size_t sent = 0; sent < all; sent += n)
+        check(SSL_write_ex(ssl, data + sent % MESSAGE, RECORD, &n) == 1, "a send");
+    check(SSL_read_ex(ssl, &done, 1, &n) == 1 && done == 1, "the other end's answer");
+    took = pvn_now_s() - before;
+    check(waitpid(pid, &status, 0) == pid && status == 0, "the other end");
+    printf("%.3f %.2f\n", (double)all / 1e9 / took,
+           (cpu_of_both() - cpu_before) / ((double)all / 1e9));
+    SSL_free(ssl);
+    close(fd[0]);
+    close(fd[1]);
+}
+
 /* -1: the kernel or the machine does not count. */
 static int counter(uint64_t what)
 {
@@ -229,14 +312,17 @@ static int time_handshakes(int count, int at_once)
 int main(int argc, char **argv)
 {
     bool of_records = argc > 1 && strcmp(argv[1], "records") == 0;
-    int rc = 0;
+    bool of_stream = argc > 1 && strcmp(argv[1], "stream") == 0;
+    int mib = argc > 2 ? atoi(argv[2]) : 4096, rc = 0;
 
     memset(secret, 7, sizeof(secret));
-    make_context(!of_records && argc > 3 ? argv[3] : "X25519");
-    if (of_records && argc > 2 && atoi(argv[2]) < 1)
+    make_context(!of_records && !of_stream && argc > 3 ? argv[3] : "X25519");
+    if ((of_records || of_stream) && mib < 1)
         rc = 2;
     else if (of_records)
-        printf("%.2f\n", records_s_per_gb(argc > 2 ? atoi(argv[2]) : 4096));
+        printf("%.2f\n", records_s_per_gb(mib));
+    else if (of_stream)
+        print_stream(mib);
     else
         rc = time_handshakes(argc > 1 ? atoi(argv[1]) : 1024, argc > 2 ? atoi(argv[2]) : 1);
     SSL_CTX_free(context);
