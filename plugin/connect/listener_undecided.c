@@ -11,6 +11,7 @@
 #include "connect/token.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,13 +333,29 @@ static bool build_room(struct pvn_listener *l)
     return l->room != NULL;
 }
 
+/* Fills in which sockets may have a connection. accept makes a socket before it finds that there is none: on each of them it
+ * takes 3 us, and this 0.4 for all. */
+static void look_for_connections(const struct pvn_listener *l, bool ready[PVN_LISTEN_SOCKETS])
+{
+    struct pollfd p[PVN_LISTEN_SOCKETS];
+    int rc;
+
+    for (int i = 0; i < l->on.n; i++)
+        p[i] = (struct pollfd){.fd = l->on.fd[i], .events = POLLIN};
+    rc = poll(p, (nfds_t)l->on.n, 0);
+    for (int i = 0; i < l->on.n; i++)
+        ready[i] = rc < 0 || p[i].revents;
+}
+
 void listener_take_in(struct pvn_listener *l, uint64_t now)
 {
+    bool ready[PVN_LISTEN_SOCKETS];
     int i, n;
 
     l->no_files = 0;
+    look_for_connections(l, ready);
     for (i = 0; i < l->on.n; i++)
-        for (n = 0; n < ACCEPT_BATCH; n++) {
+        for (n = 0; ready[i] && n < ACCEPT_BATCH; n++) {
             struct undecided u = {.since_ns = now, .at = i};
             struct pvn_err err = PVN_ERR_INIT;
 
