@@ -254,16 +254,6 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
     return 0;
 }
 
-/* Ends the comm if its key was replaced, rather than have it try until its time is over: each new connection would be refused. */
-static int check_key(struct pvn_comm *c)
-{
-    struct pvn_err err = PVN_ERR_INIT;
-
-    if (c->link.failover->switches || !c->link.conn->cfg.key || pvn_seal_check_replaced(&err) == 0)
-        return 0;
-    return give_up(c, &err, "failover");
-}
-
 /* 0 or the comm's error; -EAGAIN: not yet. */
 static int fence(struct pvn_comm *c)
 {
@@ -305,7 +295,7 @@ static int fence(struct pvn_comm *c)
                            "visible to the GPU");
     }
     pvn_link_note(&c->link, PVN_LINK_FENCED);
-    return check_key(c);
+    return 0;
 }
 
 /* Takes what the old control connection still reports of the peer. 0, or the comm's error. */
@@ -428,12 +418,29 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
 }
 
+/* Ends the comm if the file of its key was replaced, rather than have it try without end: the peer may be there, and each
+ * new connection would be refused. */
+static int check_key(struct pvn_comm *c)
+{
+    struct pvn_link_failover *f = c->link.failover;
+    struct pvn_err err = PVN_ERR_INIT;
+
+    if (f->next || !c->link.conn->cfg.key || f->stepped_ns < f->key_ns)
+        return 0;
+    f->key_ns = f->stepped_ns + PVN_NS_PER_S;
+    return pvn_seal_check_replaced(&err) ? give_up(c, &err, "failover") : 0;
+}
+
 static int connect_step(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
     bool slots = c->link.sender || pvn_engine_may_use_slots(c->engine);
-    int rc = pvn_link_connect(&c->link, f->refuses || !slots, &err);
+    int rc = check_key(c);
+
+    if (rc)
+        return rc;
+    rc = pvn_link_connect(&c->link, f->refuses || !slots, &err);
 
     /* The peer's end has received everything and may not be called any more. */
     if (c->link.sender && f->next && f->next->hello_seen && f->next->theirs.received)

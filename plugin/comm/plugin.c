@@ -69,9 +69,11 @@ static void print_key(void)
 
     pvn_info(
         PVN_INIT | PVN_NET,
-        "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE (%s); control connections "
+        "key: both ends of each connection prove NCCL_PVRDMA_KEY_FILE (%s, %s); control connections "
         "are sealed, %s",
         pvn_key_describe(pvn_seal_key(), text),
+        pvn_seal_is_file_watched() ? "read again when a connection is lost"
+                                   : "read once, for its file system may block",
         control ? "data are not" : "and so are data over TCP; data over RDMA are not");
     if (!control && pvn_params_get()->kernel_tls)
         pvn_info(PVN_INIT | PVN_NET, "data over TCP are sealed by %s%s",

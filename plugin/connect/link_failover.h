@@ -40,6 +40,7 @@ struct pvn_link_failover {
     uint64_t since_ns;   /* moved on while nobody called */
     bool stall_reported;
     uint64_t stepped_ns;
+    uint64_t key_ns;                 /* when the key's file is looked at next */
     struct pvn_presence_probe probe; /* acceptor, while nothing else shows the peer */
     bool stands;                     /* as the probe found it: the peer's process is stopped */
     struct pvn_err last;             /* of the last attempt */

@@ -141,6 +141,8 @@ bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **
         } else {
             /* Or it had its HELLO just now, and has failed. */
             replaced |= is_alive(m->conn);
+            /* The key file has another key: the comm looks at it, too. */
+            replaced |= m->conn->err.code == -EKEYREVOKED;
             at = &m->next;
         }
     }

@@ -4,11 +4,16 @@
 #include "seal/seal_begin.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/hints.h"
+#include "base/log.h"
 #include "base/param.h"
 #include "seal/key.h"
 #include "seal/seal.h"
@@ -17,8 +22,9 @@
 #include "seal/ssl_dl.h"
 #endif
 
-static struct pvn_key *key; /* written by begin and end only, when there is no connection */
-static char looked_at[PVN_PARAM_STR_LEN];     /* the file, if it is read again; likewise */
+static struct pvn_key *key;       /* written by begin and end only, when there is no connection */
+static char looked_at[PATH_MAX];  /* the file's absolute name, if it is read again; likewise */
+static atomic_bool said_replaced; /* that it was replaced has been logged */
 static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
 /* Why the kernel seals nothing; NULL: it does. Written by begin and end only. */
 #define NOT_REQUESTED "it is not requested"
@@ -104,7 +110,7 @@ static void look_at_kernel(const struct pvn_params *params)
 #endif
 }
 
-/* File systems whose calls wait for no network. The kernel's list has no number for ZFS. */
+/* File systems whose calls wait for no network, as far as can be seen. The kernel's list has no number for ZFS. */
 static bool is_local(const char *path)
 {
     enum { ZFS = 0x2fc12fc1 };
@@ -121,6 +127,34 @@ static bool is_local(const char *path)
     return false;
 }
 
+/* The file may be a link into memory whose own directory is on a network's file system: each directory of the name counts,
+ * and what each leads to. */
+static bool is_all_local(const char *path)
+{
+    char part[PATH_MAX];
+
+    for (const char *end = path; (end = strchr(end, '/')); end++) {
+        snprintf(part, sizeof(part), "%.*s", (int)(end - path) + 1, path);
+        if (!is_local(part))
+            return false;
+    }
+    return is_local(path);
+}
+
+/* Notes the file for pvn_seal_check_replaced, by a name that stays the same when the process changes its directory. Links
+ * are not followed here: one may lead elsewhere later, as Kubernetes' do. */
+static void note_file(const char *path)
+{
+    char here[PATH_MAX] = "";
+    int n;
+
+    if (path[0] != '/' && !getcwd(here, sizeof(here)))
+        return;
+    n = snprintf(looked_at, sizeof(looked_at), "%s%s%s", here, here[0] ? "/" : "", path);
+    if (n < 0 || (size_t)n >= sizeof(looked_at) || !is_all_local(looked_at))
+        looked_at[0] = '\0';
+}
+
 int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
 {
     int rc;
@@ -129,8 +163,7 @@ int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
     rc = pvn_seal_take_key(params, &key, &refusal);
     if (key) {
         look_at_kernel(params);
-        if (is_local(params->key_file))
-            snprintf(looked_at, sizeof(looked_at), "%s", params->key_file);
+        note_file(params->key_file);
     }
     if (rc == 0)
         return 0;
@@ -144,6 +177,7 @@ void pvn_seal_end(void)
     pvn_key_free(key);
     key = NULL;
     looked_at[0] = '\0';
+    atomic_store(&said_replaced, false);
     pvn_err_clear(&refusal);
     kernel_refusal = NOT_REQUESTED;
 }
@@ -163,6 +197,11 @@ const struct pvn_key *pvn_seal_key(void)
     return key;
 }
 
+bool pvn_seal_is_file_watched(void)
+{
+    return looked_at[0];
+}
+
 int pvn_seal_check_replaced(struct pvn_err *err)
 {
     char then[PVN_KEY_TEXT], now[PVN_KEY_TEXT];
@@ -180,6 +219,8 @@ int pvn_seal_check_replaced(struct pvn_err *err)
             looked_at, pvn_key_describe(key, then), pvn_key_describe(k, now));
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
         pvn_err_set_hint(err, PVN_HINT_REPLACED_KEY);
+        if (!atomic_exchange(&said_replaced, true))
+            pvn_warn_err(err);
     }
     pvn_key_free(k);
     return rc;

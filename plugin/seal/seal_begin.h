@@ -4,6 +4,8 @@
 #ifndef PVN_SEAL_SEAL_BEGIN_H
 #define PVN_SEAL_SEAL_BEGIN_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 struct pvn_key;
@@ -26,8 +28,11 @@ const char *pvn_seal_kernel_refusal(void);
 /* The process's key; NULL: it has none. From begin to end. Any thread. */
 const struct pvn_key *pvn_seal_key(void);
 /* Reads the key file again, before a connection is made in place of another: 0, or -EKEYREVOKED with *err: it has another
- * key than begin found. 0 also where it cannot be used any more, for a job may remove its file once it runs, and on a
- * network's file system, which may block while the network is away. From begin to end. Any thread. */
+ * key than begin found, which is a warning once. 0 also where it cannot be used any more, for a job may remove its file once
+ * it runs. From begin to end. Any thread. */
 int pvn_seal_check_replaced(struct pvn_err *err);
+/* False: pvn_seal_check_replaced does not read it, since a part of its path is on a file system that may block while the
+ * network is away, or there is no key. From begin to end. Any thread. */
+bool pvn_seal_is_file_watched(void);
 
 #endif

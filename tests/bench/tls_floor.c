@@ -234,6 +234,7 @@ static void print_stream(int mib)
     cpu_before = cpu_of_both();
     pid = fork();
     check(pid >= 0, "a second process");
+    close(fd[pid != 0]); /* so that an end notices the other one's */
     ssl = over_socket(fd[pid == 0], pid != 0);
     before = pvn_now_s();
     if (pid == 0) {
@@ -252,7 +253,6 @@ static void print_stream(int mib)
            (cpu_of_both() - cpu_before) / ((double)all / 1e9));
     SSL_free(ssl);
     close(fd[0]);
-    close(fd[1]);
 }
 
 /* -1: the kernel or the machine does not count. */

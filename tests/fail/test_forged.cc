@@ -6,15 +6,13 @@
 #include "support/key_file.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <functional>
+#include <memory>
 #include <random>
-
-extern "C" {
-#include "base/param.h"
-#include "seal/seal_begin.h"
-}
 
 using namespace nccl;
 
@@ -125,48 +123,93 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
     EXPECT_EQ(2, control);
 }
 
-// Both ends are this process's. Each end of a lost connection that has the file replaced ends its comm, and says why; one
-// that finds no file any more goes on.
-TEST_F(Forged, AReplacedFileIsNoKeyForAFailover)
-{
-    const std::string key = folder / "key", gone = folder / "gone";
-    auto lose = [](Pair &p, const std::set<int> &before) {
-        Flow f = flow(p);
-        EXPECT_TRUE(eventually([&] { return !f.step() || f.sent() > MESSAGES / 3; }));
-        for (int fd : connections(before))
+// Both ends are this process's, and lose all connections in the middle of traffic.
+struct Replaced : Forged {
+    const std::string key = folder / "key";
+    std::set<int> before;
+    std::unique_ptr<Net> n;
+    std::unique_ptr<Pair> p;
+    std::unique_ptr<Flow> f;
+    void TearDown() override
+    {
+        f.reset();
+        p.reset();
+        n.reset();
+        Forged::TearDown();
+    }
+    void up()
+    {
+        n = std::make_unique<Net>(12);
+        before = descriptors();
+        p = std::make_unique<Pair>(*n);
+        ASSERT_TRUE(p->up());
+        if (said("read once, for its file system may block"))
+            GTEST_SKIP() << key << " is not read again: " << Log::get().text();
+    }
+    void lose(const std::function<void()> &just_before = [] {})
+    {
+        f = std::make_unique<Flow>(flow(*p));
+        ASSERT_TRUE(eventually([&] { return !f->step() || f->sent() > MESSAGES / 3; }));
+        const std::vector<int> fds = connections(before);
+        just_before();
+        for (int fd : fds)
             shutdown(fd, SHUT_RDWR);
-        bool ok = eventually([&] { return f.done() || !f.step(); });
-        EXPECT_TRUE(ok) << "neither done nor ended";
-        if (f.error == ncclSuccess)
-            f.check();
-        return f.error;
-    };
-    Net n(12);
-    std::set<int> before = descriptors();
-    Pair p(n);
-    ASSERT_TRUE(p.up());
-    ASSERT_EQ(0, rename(key.c_str(), gone.c_str()));
-    EXPECT_EQ(ncclSuccess, lose(p, before)) << Log::get().warnings();
+    }
+    ncclResult_t end()
+    {
+        EXPECT_TRUE(eventually([&] { return f->done() || !f->step(); }))
+            << "neither done nor ended";
+        return f->error;
+    }
+    void is_refused()
+    {
+        EXPECT_NE(ncclSuccess, end());
+        EXPECT_TRUE(said("was replaced while the job ran (it had 32 bytes, label "));
+        EXPECT_TRUE(said("start the job again, with the same file at all ranks"));
+        EXPECT_FALSE(said("connected again after"));
+    }
+};
+
+TEST_F(Replaced, AFileThatIsGoneHindersNoFailover)
+{
+    up();
+    if (IsSkipped())
+        return;
+    ASSERT_EQ(0, remove(key.c_str()));
+    lose();
+    EXPECT_EQ(ncclSuccess, end()) << Log::get().warnings();
+    f->check();
     EXPECT_TRUE(said("connected again after"));
     EXPECT_FALSE(said("was replaced while the job ran"));
+}
 
-    // As the plugin does, which has a copy of this of its own.
-    pvn_params params = *pvn_params_get();
-    pvn_err err = PVN_ERR_INIT;
-    ASSERT_EQ(0, rename(gone.c_str(), key.c_str()));
-    snprintf(params.key_file, sizeof(params.key_file), "%s", key.c_str());
-    ASSERT_EQ(0, pvn_seal_begin(&params, &err)) << err.reason[0];
+TEST_F(Replaced, AnotherKeyInTheFileEndsAFailover)
+{
+    up();
+    if (IsSkipped())
+        return;
     write_file(key, "another key of another job, later");
-    int replaced = pvn_seal_check_replaced(&err);
-    pvn_seal_end();
-    if (replaced == 0)
-        GTEST_SKIP() << key << " is on a file system that may block";
-    Log::get().clear();
-    EXPECT_NE(ncclSuccess, lose(p, before));
-    EXPECT_TRUE(said("was replaced while the job ran (it had 32 bytes, label "));
-    EXPECT_TRUE(said("start the job again, with the same file at all ranks"))
-        << Log::get().warnings();
+    lose();
+    is_refused();
+}
+
+// The failover waits without limit, for the peer is there, and makes no connection without a descriptor.
+TEST_F(Replaced, AnotherKeyEndsAFailoverThatHasBegun)
+{
+    rlimit limit, none;
+    up();
+    if (IsSkipped())
+        return;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+    none = limit;
+    none.rlim_cur = 3;
+    lose([&] { ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none)); });
+    EXPECT_FALSE(eventually([&] { return !f->step() || f->done(); }, 2));
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    EXPECT_TRUE(said("the connection is made again"));
     EXPECT_FALSE(said("connected again after"));
+    write_file(key, "another key of another job, later");
+    is_refused();
 }
 
 // A data loader's worker, say, is forked where a comm has sealed connections, and uses the plugin itself.

@@ -566,6 +566,7 @@ TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
     EXPECT_EQ(-EREMOTEIO, rs);
     EXPECT_SAYS(s->err.reason[0], "the peer gave up: ");
     EXPECT_SAYS(s->err.reason[0], "was replaced while the job ran");
+    EXPECT_EQ(1u, count(warnings, "was replaced while the job ran")) << warnings;
 
     pvn_conn_close(s, nullptr);
     file_has('1');

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -94,10 +96,31 @@ TEST_F(Begin, AFileThatWasReplacedIsNoticedAndOneThatCannotBeReadIsNone)
     write_file(f / "k", a);
     EXPECT_EQ(0, pvn_seal_check_replaced(&err));
     EXPECT_EQ(0, err.code) << err.reason[0];
+    EXPECT_TRUE(pvn_seal_is_file_watched());
     // A new begin takes the file as it is then.
     write_file(f / "k", b);
     ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
     EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+}
+
+// It is the same file when the process has gone to another directory, which has one of that name.
+TEST_F(Begin, ARelativeNameIsOfTheDirectoryThatBeginWasCalledIn)
+{
+    char here[PATH_MAX];
+    ASSERT_NE(nullptr, getcwd(here, sizeof(here)));
+    ASSERT_EQ(0, mkdir((f / "other").c_str(), 0700));
+    write_file(f / "other/k", std::string(40, 'b'));
+    write_file(f / "k", std::string(40, 'a'));
+    ASSERT_EQ(0, chdir(f.path));
+    key("k");
+    EXPECT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
+    EXPECT_EQ(0, chdir("other"));
+    EXPECT_EQ(0, pvn_seal_check_replaced(&err)) << err.reason[0];
+    write_file(f / "k", std::string(40, 'c'));
+    if (pvn_seal_is_file_watched()) {
+        EXPECT_EQ(-EKEYREVOKED, pvn_seal_check_replaced(&err));
+    }
+    EXPECT_EQ(0, chdir(here));
 }
 
 // proc is none of those that are known to wait for no network. This file of it is its owner's alone, and changes when it is
@@ -114,8 +137,19 @@ TEST_F(Begin, AFileOnAFileSystemThatMayBlockIsReadOnce)
         ASSERT_EQ(0, pvn_key_read(path, &k, &err)) << err.reason[0];
     EXPECT_FALSE(pvn_key_is_same(twice[0], twice[1]));
     EXPECT_EQ(0, pvn_seal_check_replaced(&err)) << err.reason[0];
+    EXPECT_FALSE(pvn_seal_is_file_watched());
     for (pvn_key *k : twice)
         pvn_key_free(k);
+    // Nor is a link there of a directory elsewhere, whose own file is on one that is known.
+    std::string link = "/proc/self/cwd/key";
+    char here[PATH_MAX];
+    ASSERT_NE(nullptr, getcwd(here, sizeof(here)));
+    write_file(f / "key", std::string(40, 'a'));
+    ASSERT_EQ(0, chdir(f.path));
+    key(link);
+    EXPECT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
+    EXPECT_EQ(0, chdir(here));
+    EXPECT_FALSE(pvn_seal_is_file_watched());
 }
 #else
 TEST_F(Begin, ABuildWithoutOpensslRefusesAKeyWithTheRemedy)
