@@ -8,16 +8,18 @@
 # software verbs do not have and PVRDMA has (an exit to the hypervisor).
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
-#            [--at-once LIST] [--counts | --set-up] [--build DIR]
+#            [--at-once LIST] [--counts | --set-up | --times] [--build DIR]
 # --counts: what is counted per message, alone. --set-up: the comms that are set up at once, alone; --at-once says how many.
+# --times: latency, rate, bandwidth and processor time alone.
 set -eu
-usage() { sed -n '4,14s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,15s/^# //p' "$0" >&2; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up=''
+build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up='' times=''
 while (($#)); do
     case $1 in
     --counts) counts=1; shift; continue ;;
     --set-up) set_up=1; shift; continue ;;
+    --times) times=1; shift; continue ;;
     --ib | --profiles | --modes | --rounds | --comms | --at-once | --build) (($# > 1)) || usage ;;
     *) usage ;;
     esac
@@ -155,10 +157,12 @@ for profile in $profiles; do
     NCCL_IB_GID_INDEX=$(gid_index "$profile")
     export PVN_SOFTVERBS_PROFILE=$profile NCCL_IB_GID_INDEX
     [[ -z $set_up ]] || { comms_at_once "$profile"; continue; }
-    device_counts "$profile"
-    if command -v valgrind >/dev/null; then instructions "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
-    [[ -z $counts ]] || continue
-    comms_at_once "$profile"
+    if [[ -z $times ]]; then
+        device_counts "$profile"
+        if command -v valgrind >/dev/null; then instructions "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
+        [[ -z $counts ]] || continue
+        comms_at_once "$profile"
+    fi
     for mode in $modes; do
         plugins=(--plugin "pvrdma=$own" --plugin "ib=$ib" --env "pvrdma:NCCL_PVRDMA_RDMA_MODE=$mode")
         rm -f "$tmp"/*.csv
