@@ -99,6 +99,24 @@ struct Probe {
     }
 };
 
+// Keeps a port that nobody listens at from other programs, to which the kernel may give it.
+struct Reserved {
+    int fd;
+    explicit Reserved(const pvn_wire_addr &a)
+    {
+        sockaddr_storage at;
+        const socklen_t len = pvn_wire_addr_to_sockaddr(&a, 0, &at);
+        fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        EXPECT_EQ(0, bind(fd, reinterpret_cast<sockaddr *>(&at), len)) << strerror(errno);
+    }
+    Reserved(const Reserved &) = delete;
+    Reserved &operator=(const Reserved &) = delete;
+    ~Reserved()
+    {
+        close(fd);
+    }
+};
+
 bool is_refused(const pvn_wire_addr &a)
 {
     sockaddr_storage peer;
@@ -157,6 +175,7 @@ TEST(Presence, AProcessThatHasEndedRefusesIt)
         ASSERT_EQ(1, h.n);
         addr = h.addr[0];
     }
+    Reserved port(addr);
     Probe p(&addr, 1);
 
     EXPECT_TRUE(is_refused(addr));
