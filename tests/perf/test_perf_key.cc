@@ -212,7 +212,9 @@ TEST_F(Key, RanksMeetAndNothingIsReadBetweenThem)
         EXPECT_EQ("", r[0].err + r[1].err);
         // The rank that says where it runs; results go back.
         EXPECT_GT(tap.passed[0].size(), 500u);
-        EXPECT_EQ(*key == '\0', tap.passed[0].find(Host()) != std::string::npos);
+        // And the rest of its field: a name of two bytes is found in sealed bytes, too, now and then.
+        EXPECT_EQ(*key == '\0',
+                  tap.passed[0].find(Host() + std::string(6, '\0')) != std::string::npos);
         EXPECT_EQ(*key == '\0', tap.passed[0].find("bnvp") != std::string::npos) << "frames";
         NewPort();
     }
@@ -229,7 +231,7 @@ TEST_F(Key, ServeAndItsClientMeetAndNothingIsReadBetweenThem)
         SAYS(r[0].out, "ended, all is well");
         SAYS(r[0].out, *key ? "; with a key, 65 bytes, label " : "; unauthenticated, for private");
         EXPECT_EQ(*key == '\0', tap.passed[0].find("\"sizes\":[8,65536]") != std::string::npos);
-        EXPECT_EQ(*key == '\0', tap.passed[0].find(Host()) != std::string::npos);
+        EXPECT_EQ(*key == '\0', tap.passed[0].find("\"host\":\"" + Host()) != std::string::npos);
         EXPECT_EQ(*key == '\0', tap.passed[1].find("\"host\":\"" + Host()) != std::string::npos);
         NewPort();
     }
