@@ -247,6 +247,8 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
         return c->end.err.code;
     }
     c->link.failover->switches = true;
+    /* The better connection was made with the key that the job has; the acceptor's may be there a little later. */
+    c->link.failover->key_ns = c->link.failover->stepped_ns + PVN_NS_PER_S;
     pvn_conn_close(c->link.failover->next, NULL);
     c->link.failover->next = next;
     if (c->link.sender)
@@ -425,7 +427,8 @@ static int check_key(struct pvn_comm *c)
     struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
 
-    if (f->next || !c->link.conn->cfg.key || f->stepped_ns < f->key_ns)
+    /* One that is known to the peer has passed its own look (handshake_steps.c), or will not. */
+    if ((f->next && f->next->hello_seen) || !c->link.conn->cfg.key || f->stepped_ns < f->key_ns)
         return 0;
     f->key_ns = f->stepped_ns + PVN_NS_PER_S;
     return pvn_seal_check_replaced(&err) ? give_up(c, &err, "failover") : 0;
@@ -436,17 +439,15 @@ static int connect_step(struct pvn_comm *c)
     struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
     bool slots = c->link.sender || pvn_engine_may_use_slots(c->engine);
-    int rc = check_key(c);
-
-    if (rc)
-        return rc;
-    rc = pvn_link_connect(&c->link, f->refuses || !slots, &err);
+    int rc = pvn_link_connect(&c->link, f->refuses || !slots, &err);
 
     /* The peer's end has received everything and may not be called any more. */
     if (c->link.sender && f->next && f->next->hello_seen && f->next->theirs.received)
         pvn_engine_acknowledge(c->engine, f->next->theirs.received);
+    if (rc == -EAGAIN)
+        return check_key(c) ? c->end.err.code : rc;
     if (rc)
-        return rc == -EAGAIN ? rc : again(c, &err);
+        return again(c, &err);
     pvn_link_note(&c->link, PVN_LINK_CONNECTED);
     f->exchanged = true;
     return 0;
