@@ -427,7 +427,7 @@ static int check_key(struct pvn_comm *c)
     struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
 
-    /* One that is known to the peer has passed its own look (handshake_steps.c), or will not. */
+    /* A connection whose HELLO has come has had this look (handshake_steps.c), and lasts. */
     if ((f->next && f->next->hello_seen) || !c->link.conn->cfg.key || f->stepped_ns < f->key_ns)
         return 0;
     f->key_ns = f->stepped_ns + PVN_NS_PER_S;

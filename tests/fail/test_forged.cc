@@ -173,7 +173,7 @@ struct Replaced : Forged {
 TEST_F(Replaced, AFileThatIsGoneHindersNoFailover)
 {
     up();
-    if (IsSkipped())
+    if (IsSkipped() || HasFatalFailure())
         return;
     ASSERT_EQ(0, remove(key.c_str()));
     lose();
@@ -186,7 +186,7 @@ TEST_F(Replaced, AFileThatIsGoneHindersNoFailover)
 TEST_F(Replaced, AnotherKeyInTheFileEndsAFailover)
 {
     up();
-    if (IsSkipped())
+    if (IsSkipped() || HasFatalFailure())
         return;
     write_file(key, "another key of another job, later");
     lose();
@@ -198,7 +198,7 @@ TEST_F(Replaced, AnotherKeyEndsAFailoverThatHasBegun)
 {
     rlimit limit, none;
     up();
-    if (IsSkipped())
+    if (IsSkipped() || HasFatalFailure())
         return;
     ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
     none = limit;
