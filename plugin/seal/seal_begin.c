@@ -212,11 +212,12 @@ int pvn_seal_check_replaced(struct pvn_err *err)
     if (!looked_at[0] || pvn_key_read(looked_at, &k, &unused) != 0)
         return 0;
     if (!pvn_key_is_same(k, key)) {
+        /* The name last: a long one is cut. */
         rc = pvn_err_set(
             err, -EKEYREVOKED,
-            "NCCL_PVRDMA_KEY_FILE: %s was replaced while the job ran (it had %s, and has %s): no "
-            "connection is made with the old key any more",
-            looked_at, pvn_key_describe(key, then), pvn_key_describe(k, now));
+            "NCCL_PVRDMA_KEY_FILE was replaced while the job ran (it had %s, and has %s): no "
+            "connection is made with the old key any more; the file: %s",
+            pvn_key_describe(key, then), pvn_key_describe(k, now), looked_at);
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
         pvn_err_set_hint(err, PVN_HINT_REPLACED_KEY);
         if (!atomic_exchange(&said_replaced, true))

@@ -96,8 +96,10 @@ TEST_F(Begin, AFileThatWasReplacedIsNoticedAndOneThatCannotBeReadIsNone)
     EXPECT_EQ(-EKEYREVOKED, err.code);
     EXPECT_EQ(PVN_FAULT_USAGE, err.fault);
     char text[PVN_KEY_TEXT];
-    EXPECT_SAYS(err.reason[0], (f / "k") + " was replaced while the job ran (it had " +
-                                   pvn_key_describe(pvn_seal_key(), text) + ", and has 40 bytes, ");
+    EXPECT_SAYS(err.reason[0],
+                std::string("NCCL_PVRDMA_KEY_FILE was replaced while the job ran (it had ") +
+                    pvn_key_describe(pvn_seal_key(), text) + ", and has 40 bytes, ");
+    EXPECT_SAYS(err.reason[0], "the file: " + (f / "k"));
     // A byte more, and less; then what is no other key.
     write_file(f / "k", a + "\n");
     EXPECT_EQ(-EKEYREVOKED, pvn_seal_check_replaced(&err));
@@ -117,6 +119,22 @@ TEST_F(Begin, AFileThatWasReplacedIsNoticedAndOneThatCannotBeReadIsNone)
     write_file(f / "k", b);
     ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
     EXPECT_EQ(0, pvn_seal_check_replaced(&err));
+}
+
+// The end of a name that is too long for the message goes, and nothing of what happened.
+TEST_F(Begin, ALongNameCutsNothingElseOfTheMessage)
+{
+    std::string long_name = f / std::string(250, 'd').c_str();
+    ASSERT_EQ(0, mkdir(long_name.c_str(), 0700));
+    long_name += "/k";
+    key(write_file(long_name, std::string(40, 'a')));
+    ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
+    write_file(long_name, std::string(41, 'b'));
+    if (!pvn_seal_is_file_watched())
+        GTEST_SKIP() << f.path << " is on a file system that may block";
+    EXPECT_EQ(-EKEYREVOKED, pvn_seal_check_replaced(&err));
+    EXPECT_SAYS(err.reason[0], "and has 41 bytes, ");
+    EXPECT_SAYS(err.reason[0], "no connection is made with the old key any more; the file: /");
 }
 
 // It is the same file when the process has gone to another directory, which has one of that name.
