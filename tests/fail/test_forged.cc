@@ -37,7 +37,8 @@ class Forged : public testing::Test
     {
         for (const char *name :
              {"NCCL_PVRDMA_TRANSPORT", "NCCL_SOCKET_IFNAME", "NCCL_PVRDMA_FAILOVER",
-              "NCCL_PVRDMA_KEY_FILE", "NCCL_PVRDMA_TCP_STREAMS"})
+              "NCCL_PVRDMA_KEY_FILE", "NCCL_PVRDMA_TCP_STREAMS", "NCCL_PVRDMA_SEAL_TIMEOUT",
+              "NCCL_PVRDMA_FAILOVER_TIMEOUT"})
             unsetenv(name);
     }
     // Connected TCP sockets of this process that `before` has not.
@@ -155,6 +156,24 @@ struct Replaced : Forged {
         for (int fd : fds)
             shutdown(fd, SHUT_RDWR);
     }
+    // Other sockets take the places of this process's listening ones, which the kernel goes on answering for. Returns these.
+    std::vector<int> stop_listening() const
+    {
+        std::vector<int> kept;
+        for (int fd : descriptors()) {
+            int listens = 0;
+            socklen_t len = sizeof(listens);
+            if (before.count(fd) ||
+                getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) != 0 || !listens)
+                continue;
+            const int deaf = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+            EXPECT_EQ(0, listen(deaf, 1));
+            kept.push_back(dup(fd));
+            EXPECT_EQ(fd, dup2(deaf, fd));
+            close(deaf);
+        }
+        return kept;
+    }
     ncclResult_t end()
     {
         EXPECT_TRUE(eventually([&] { return f->done() || !f->step(); }))
@@ -210,6 +229,41 @@ TEST_F(Replaced, AnotherKeyEndsAFailoverThatHasBegun)
     EXPECT_FALSE(said("connected again after"));
     write_file(key, "another key of another job, later");
     is_refused();
+}
+
+// The peer's machine has accepted the connection, and its process, which is stopped, says nothing: the attempt has no end.
+TEST_F(Replaced, AnotherKeyEndsAnAttemptThatThePeerDoesNotAnswer)
+{
+    setenv("NCCL_PVRDMA_SEAL_TIMEOUT", "10min", 1);
+    setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "10min", 1);
+    up();
+    if (IsSkipped() || HasFatalFailure())
+        return;
+    const std::vector<int> deaf = stop_listening();
+    ASSERT_FALSE(deaf.empty());
+    // Only the sender is called, and more than fits into the connection's buffers waits.
+    std::vector<uint8_t> data(16 << 20);
+    void *req = nullptr;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_isend(p->d, p->sc, data.data(), data.size(), 0, nullptr, nullptr, &req));
+    ASSERT_NE(nullptr, req);
+    for (int fd : connections(before))
+        shutdown(fd, SHUT_RDWR);
+    int done = 0;
+    ncclResult_t rc = ncclSuccess;
+    auto ends = [&] {
+        rc = pvn_netdrv_test(p->d, req, &done, nullptr);
+        return rc != ncclSuccess || done;
+    };
+    EXPECT_FALSE(eventually(ends, 2)) << Log::get().warnings();
+    EXPECT_TRUE(said("the connection is made again"));
+    write_file(key, "another key of another job, later");
+    EXPECT_TRUE(eventually(ends));
+    EXPECT_NE(ncclSuccess, rc);
+    EXPECT_TRUE(said("was replaced while the job ran (it had 32 bytes, label "));
+    EXPECT_FALSE(said("connected again after"));
+    for (int fd : deaf)
+        close(fd);
 }
 
 // A data loader's worker, say, is forked where a comm has sealed connections, and uses the plugin itself.

@@ -32,6 +32,14 @@ class PluginKey : public PluginRdma
         unsetenv("NCCL_PVRDMA_ENCRYPT");
         PluginRdma::TearDown();
     }
+    static int times(const char *what)
+    {
+        int n = 0;
+        const std::string text = Log::get().text();
+        for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+            n++;
+        return n;
+    }
     // Messages of several sizes pass, and so many requests went through adapters.
     uint64_t moves(Net &n)
     {
@@ -63,6 +71,32 @@ TEST_F(PluginKey, WithAllNoAdapterIsUsed)
     EXPECT_EQ(0u, moves(*n));
     EXPECT_TRUE(said("RDMA devices are left alone: NCCL_PVRDMA_ENCRYPT=all")) << Log::get().text();
     EXPECT_TRUE(said("sealed (TLS_")) << Log::get().text();
+}
+
+// The better connection was made with the key that the job has: a file that is replaced behind it hinders no end from taking it.
+TEST_F(PluginKey, AKeyReplacedBehindTheBetterConnectionHindersNoReturn)
+{
+    const char *sealed = "control connection sealed, 1 lane: rdma";
+    setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+    auto n = start("auto");
+    Route r(*n, 0);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_EQ(2, times(sealed)) << "of both ends\n" << Log::get().text();
+    ASSERT_EQ(0, sv::command("port * 1 down"));
+    ASSERT_TRUE(eventually([&] { return !r.move(2) || times("connected again after") == 2; }));
+    ASSERT_EQ(0, sv::command("port * 1 up"));
+    // The plugin's own threads make it, and the comms are called when it stands.
+    ASSERT_TRUE(eventually([&] { return times(sealed) == 4; })) << Log::get().text();
+    EXPECT_EQ(0, times("failback: "));
+    write_file(folder / "key", "another key of another job, later");
+    EXPECT_TRUE(eventually([&] { return !r.move(3) || times("on worse lanes: rdma") == 2; }));
+    EXPECT_TRUE(r.move(4)) << Log::get().warnings();
+    EXPECT_EQ(2, times("on worse lanes: rdma")) << Log::get().text();
+    EXPECT_EQ(0, times("was replaced while the job ran"));
+    // The file is looked at: the next failover is refused.
+    ASSERT_EQ(0, sv::command("port * 1 down"));
+    EXPECT_TRUE(eventually([&] { return !r.move(5); }));
+    EXPECT_LT(0, times("was replaced while the job ran"));
 }
 
 } // namespace
