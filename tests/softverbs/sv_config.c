@@ -225,6 +225,7 @@ static const struct {
     KEY(check_mtu),
     KEY(memlock_kb),
     KEY(async),
+    KEY(real_time),
     KEY(timeout_cap_ms),
     KEY(descend),
     KEY(stay),

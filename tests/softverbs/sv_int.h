@@ -63,6 +63,7 @@ struct sv_profile {
     long check_mtu;
     long memlock_kb;     /* 0: no limit */
     long async;          /* requests are executed by the service thread, not inside ibv_post_send */
+    long real_time;      /* priority of the service thread, as of SCHED_FIFO; 0: an ordinary one */
     long timeout_cap_ms; /* 0: the QP's own timeout */
     long stay;           /* commands are served until the end, once a device was opened */
     long descend;        /* 1: place the cache lines of a piece from the last to the first; 2: the

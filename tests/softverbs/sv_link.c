@@ -434,6 +434,23 @@ static void drop_slot(void)
     sv.slot = 0;
 }
 
+static int start_service(void)
+{
+    struct sched_param priority = {.sched_priority = (int)sv.p.real_time};
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    if (!rc && sv.p.real_time)
+        rc = pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    if (!rc && sv.p.real_time)
+        rc = pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
+    if (!rc && sv.p.real_time)
+        rc = pthread_attr_setschedparam(&attr, &priority);
+    if (!rc)
+        rc = pthread_create(&L.thread, &attr, service, NULL);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
 int sv_link_start(void)
 {
     if (L.users) {
@@ -457,7 +474,7 @@ int sv_link_start(void)
     if (rc)
         return rc;
     L.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rc = L.wake < 0 ? errno : pthread_create(&L.thread, NULL, service, NULL);
+    rc = L.wake < 0 ? errno : start_service();
     if (rc) {
         close(L.wake);
         drop_slot();
