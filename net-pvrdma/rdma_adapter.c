@@ -10,9 +10,22 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net-pvrdma/rdma_lane.h"
 
 /* Between two attempts to open it again: every connection that is being made may call for one. */
 #define AGAIN_NS PVN_NS_PER_S
+/* For how long what was read of a port's table of GIDs serves further lanes: many are made at once, and each look takes some
+ * 40 us, most of them for the addresses of all interfaces. */
+#define GIDS_NS (100 * PVN_NS_PER_MS)
+
+/* A port's table of GIDs as it was read. */
+struct gid_table {
+    uint8_t port;     /* 0: none */
+    uint64_t read_ns; /* when it was */
+    uint64_t changed; /* when the port's table had been, as the adapter's events said by then */
+    int n;
+    struct pvn_gid_row row[PVN_RDMA_MAX_GIDS];
+};
 
 /* One context of the adapter, and what is made of it. */
 struct pvn_rdma_opened {
@@ -21,6 +34,7 @@ struct pvn_rdma_opened {
     struct pvn_rdma_nic *nic;
     struct pvn_rdma_gpu *gpu;
     int lanes;
+    struct gid_table gids[2]; /* of odd and of even ports; under the adapter's lock */
 };
 
 struct pvn_rdma_adapter {
@@ -230,6 +244,33 @@ void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold)
     if (last)
         close_opened(a, o);
     free(hold);
+}
+
+int pvn_rdma_adapter_gids(struct pvn_rdma_hold *h, struct pvn_gid_row *rows)
+{
+    struct pvn_rdma_adapter *a = h->adapter;
+    struct gid_table *kept = &h->opened->gids[h->port.port & 1];
+    struct gid_table t = {
+        .port = h->port.port, .read_ns = pvn_now_ns(), .changed = atomic_load(h->gids_changed)};
+    bool serves;
+
+    pthread_mutex_lock(&a->lock);
+    serves =
+        kept->port == t.port && kept->changed == t.changed && t.read_ns - kept->read_ns < GIDS_NS;
+    if (serves)
+        t = *kept;
+    pthread_mutex_unlock(&a->lock);
+    if (!serves)
+        t.n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, t.row, PVN_RDMA_MAX_GIDS);
+    if (t.n < 0)
+        return t.n;
+    if (!serves) {
+        pthread_mutex_lock(&a->lock);
+        *kept = t;
+        pthread_mutex_unlock(&a->lock);
+    }
+    memcpy(rows, t.row, (size_t)t.n * sizeof(*rows));
+    return t.n;
 }
 
 void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid_row *own)

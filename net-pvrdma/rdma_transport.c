@@ -363,9 +363,8 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .registrar = hold->registrar,
     };
     pvn_str_append(c.name, sizeof(c.name), "%s", port->name);
-    /* Read again for each lane: a link that went down and up may have renumbered its table. */
     if (port->ethernet)
-        c.ngids = pvn_hca_current_gids(found.v, &found.options, h, port, c.gids, PVN_RDMA_MAX_GIDS);
+        c.ngids = pvn_rdma_adapter_gids(hold, c.gids);
     if (c.ngids < 0)
         return pvn_err_set(err, c.ngids, "the GID table of %s cannot be read", port->name);
     *out = pvn_rdma_lane_new(&c, err);

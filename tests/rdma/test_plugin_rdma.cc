@@ -736,15 +736,6 @@ TEST_F(PluginRdma, EveryEndInAThreadOfItsOwn)
                 }
 }
 
-TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
-{
-    adapters("roce", "set ipv4 0");
-    Net n(12);
-    Route r(n);
-    EXPECT_TRUE(r.move(1));
-    EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
-}
-
 // The inherited objects are behind descriptors that the child shares with its parent: destroying
 // them would take them away from the parent.
 TEST_F(PluginRdma, AForkedChildThatCallsInitTakesNothingFromItsParent)
