@@ -8,18 +8,20 @@
 # software verbs do not have and PVRDMA has (an exit to the hypervisor).
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
-#            [--at-once LIST] [--counts | --set-up | --times] [--build DIR]
+#            [--at-once LIST] [--counts | --set-up | --times | --shares] [--build DIR]
 # --counts: what is counted per message, alone. --set-up: the comms that are set up at once, alone; --at-once says how many.
-# --times: latency, rate, bandwidth and processor time alone.
+# --times: latency, rate, bandwidth and processor time alone. --shares: how much of the processors' time in these is spent in
+# each one's own object, alone; the rest is the device's work, which software verbs have the processors do, and pvn-perf's.
 set -eu
-usage() { sed -n '4,15s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,16s/^# //p' "$0" >&2; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up='' times=''
+build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up='' times='' shares=''
 while (($#)); do
     case $1 in
     --counts) counts=1; shift; continue ;;
     --set-up) set_up=1; shift; continue ;;
     --times) times=1; shift; continue ;;
+    --shares) shares=1; shift; continue ;;
     --ib | --profiles | --modes | --rounds | --comms | --at-once | --build) (($# > 1)) || usage ;;
     *) usage ;;
     esac
@@ -140,6 +142,34 @@ counted() {
         awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f\n", sum / n }'
 }
 
+# Samples of the processors within each one's own object, % of all of the run.
+shares_of() {
+    local mode what object r
+    command perf record -q -e cpu-clock -o "$tmp/perf.data" true >/dev/null 2>&1 ||
+        { echo "skip shares: 'perf record -e cpu-clock' does not work here"; return; }
+    printf '%-8s %-24s' profile "% of samples"
+    for mode in $modes ib; do printf ' %20s' "$mode"; done
+    echo
+    for what in "--sizes 8" "--sizes 4K" "--sizes 64K" "--sizes 4M" "--comms 16 --sizes 64K"; do
+        rm -f "$tmp"/share.*
+        for ((r = 1; r <= rounds; r++)); do
+            for mode in $modes ib; do
+                object=$(object_of "$mode")
+                # shellcheck disable=SC2086
+                of "$mode" command perf record -q -F 2000 -e cpu-clock -o "$tmp/perf.data" "$build/pvn-perf" p2p --ranks 2 --memory pinned \
+                    --quiet --plugin "x=$object" --bandwidth $what --time 0.5 >"$tmp/said" 2>&1 || { cat "$tmp/said" >&2; exit 3; }
+                command perf report -i "$tmp/perf.data" --no-children --sort dso --stdio 2>/dev/null |
+                    awk -v object="$(basename "$object")" '$2 == object { s = $1 } END { print s + 0 }' >>"$tmp/share.$mode"
+            done
+        done
+        printf '%-8s %-24s' "$1" "$what"
+        for mode in $modes ib; do
+            printf ' %20s' "$(sort -n "$tmp/share.$mode" | awk '{ v[NR] = $1 } END { printf "%.2f (%.2f..%.2f)", v[int((NR + 1) / 2)], v[1], v[NR] }')"
+        done
+        echo
+    done
+}
+
 measurement=0
 # perf FILE arguments of pvn-perf: all plugins in turn
 perf() {
@@ -157,6 +187,7 @@ for profile in $profiles; do
     NCCL_IB_GID_INDEX=$(gid_index "$profile")
     export PVN_SOFTVERBS_PROFILE=$profile NCCL_IB_GID_INDEX
     [[ -z $set_up ]] || { comms_at_once "$profile"; continue; }
+    [[ -z $shares ]] || { shares_of "$profile"; continue; }
     if [[ -z $times ]]; then
         device_counts "$profile"
         if command -v valgrind >/dev/null; then instructions "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
