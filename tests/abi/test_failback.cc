@@ -5,6 +5,11 @@
 #include "abi/threads.h"
 #include "softverbs/fixture.h"
 
+#include <dirent.h>
+
+#include <chrono>
+#include <fstream>
+
 using namespace nccl;
 
 static int times(const char *what)
@@ -14,6 +19,57 @@ static int times(const char *what)
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
         n++;
     return n;
+}
+
+// How often the thread of this process with this name has waited; -1: there is none.
+static long waits(const std::string &name)
+{
+    long n = -1;
+    DIR *tasks = opendir("/proc/self/task");
+    for (dirent *e; tasks && (e = readdir(tasks));) {
+        const std::string task = std::string("/proc/self/task/") + e->d_name;
+        std::string comm, line;
+        std::ifstream(task + "/comm") >> comm;
+        std::ifstream status(task + "/status");
+        while (comm == name && std::getline(status, line))
+            if (sscanf(line.c_str(), "voluntary_ctxt_switches: %ld", &n) == 1)
+                break;
+    }
+    if (tasks)
+        closedir(tasks);
+    return n;
+}
+
+// There is nothing to do for comms that come up, so that the threads go by their own time, which is 50 ms at least. Each wake
+// would have them look at every comm that there is.
+TEST(Failback, CommsThatComeUpWakeNoThread)
+{
+    enum { COMMS = 100 };
+    setenv("NCCL_PVRDMA_TRANSPORT", "tcp", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+    {
+        Net n(8);
+        std::vector<std::unique_ptr<Pair>> pairs;
+        pairs.push_back(std::make_unique<Pair>(n));
+        const auto begin = std::chrono::steady_clock::now();
+        const long answers = waits("pvn-answer"), tries = waits("pvn-failback");
+        ASSERT_LE(0, answers);
+        ASSERT_LE(0, tries);
+        for (int i = 0; i < COMMS; i++)
+            pairs.push_back(std::make_unique<Pair>(n));
+        const long answered = waits("pvn-answer") - answers, tried = waits("pvn-failback") - tries;
+        const long ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::steady_clock::now() - begin)
+                            .count();
+        // Waits for locks count as well.
+        EXPECT_GT(COMMS / 2 + ms / 25, answered);
+        EXPECT_GT(COMMS / 2 + ms / 25, tried);
+    }
+    for (const char *name : {"TRANSPORT", "FAILOVER"})
+        unsetenv((std::string("NCCL_PVRDMA_") + name).c_str());
+    unsetenv("NCCL_SOCKET_IFNAME");
+    Log::get().clear();
 }
 
 // The port goes down, both comms go on over TCP; it comes up, and they return to RDMA while messages
