@@ -115,12 +115,13 @@ static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
     struct pvn_gid_row rows[GID_ROWS];
     char refused[256];
     int n, kept;
+    bool whole;
     if (o->gids.index >= tbl_len) {
         pvn_hca_left_out(t, p->name, "GID index %d is outside its table of %d rows, 0 to %d",
                          o->gids.index, tbl_len, tbl_len - 1);
         return false;
     }
-    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS);
+    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS, &whole);
     kept = pvn_gid_filter(rows, n, &o->gids, refused, sizeof(refused));
     if (kept == 0 && p->ethernet) {
         if (n == 0)
@@ -391,7 +392,7 @@ void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t)
 
 int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                          const struct pvn_hca *h, const struct pvn_hca_port *p,
-                         struct pvn_gid_row *rows, int max)
+                         struct pvn_gid_row *rows, int max, bool *whole)
 {
     struct pvn_gid_row all[GID_ROWS];
     struct ibv_port_attr a;
@@ -400,7 +401,7 @@ int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options
     if (rc < 0)
         return rc;
     /* Rows that the policy allows may lie behind more than `max` others. */
-    rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, all, GID_ROWS);
+    rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, all, GID_ROWS, whole);
     if (rc < 0)
         return rc;
     int kept = pvn_gid_filter(all, rc, &o->gids, NULL, 0);

@@ -98,10 +98,11 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);
 
 /* The port's GID table as it is now, filtered by the policy: rows in use, at most max, or a
- * negative errno. Any thread, while the table is open. */
+ * negative errno. *whole: false if a part could not be read, so that rows or prefixes may be missing. Any thread, while the
+ * table is open. */
 int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                          const struct pvn_hca *h, const struct pvn_hca_port *p,
-                         struct pvn_gid_row *rows, int max);
+                         struct pvn_gid_row *rows, int max, bool *whole);
 
 /* Looks for the device h of a table again, by its name: 0 and *out has it alone, opened, if it is the
  * same one still and a port of it is usable; or a negative errno with *err. Any thread. */

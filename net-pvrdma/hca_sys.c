@@ -191,12 +191,13 @@ static uint8_t type_from_sysfs(const struct pvn_hca_options *o, const struct pvn
  * sysfs. */
 static int read_rows(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                      const struct pvn_hca *h, const struct pvn_hca_port *p, int tbl_len,
-                     struct pvn_gid_row *rows, int max)
+                     struct pvn_gid_row *rows, int max, bool *whole)
 {
     enum { ENTRIES = 1024 };
     int n = 0;
     struct ibv_gid_entry *all = v->query_gid_table ? calloc(ENTRIES, sizeof(*all)) : NULL;
     ssize_t got = all ? v->query_gid_table(h->ctx, all, ENTRIES, 0, sizeof(*all)) : -1;
+    *whole = got >= 0 || !v->query_gid_table;
     for (ssize_t i = 0; i < got && n < max; i++)
         if (all[i].port_num == p->port && all[i].gid_index <= UINT8_MAX) {
             struct pvn_gid_row r = {.type = (uint8_t)all[i].gid_type,
@@ -208,7 +209,11 @@ static int read_rows(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     for (int i = 0; got < 0 && i < tbl_len && i <= UINT8_MAX && n < max; i++) {
         static const uint8_t zero[16];
         union ibv_gid gid;
-        if (v->query_gid(h->ctx, p->port, i, &gid) || !memcmp(gid.raw, zero, sizeof(zero)))
+        if (v->query_gid(h->ctx, p->port, i, &gid)) {
+            *whole = false;
+            continue;
+        }
+        if (!memcmp(gid.raw, zero, sizeof(zero)))
             continue;
         struct pvn_gid_row r = {.type = type_from_sysfs(o, h, p, i), .index = (uint8_t)i};
         memcpy(r.raw, gid.raw, sizeof(r.raw));
@@ -219,12 +224,14 @@ static int read_rows(const struct pvn_verbs *v, const struct pvn_hca_options *o,
 
 int pvn_hca_read_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                       const struct pvn_hca *h, const struct pvn_hca_port *p, int tbl_len,
-                      struct pvn_gid_row *rows, int max)
+                      struct pvn_gid_row *rows, int max, bool *whole)
 {
     struct ifaddrs *all = NULL;
-    int n = read_rows(v, o, h, p, tbl_len, rows, max);
-    if (!o->prefix && getifaddrs(&all))
+    int n = read_rows(v, o, h, p, tbl_len, rows, max, whole);
+    if (!o->prefix && getifaddrs(&all)) {
         all = NULL;
+        *whole = false;
+    }
     for (int i = 0; i < n; i++)
         rows[i].prefix = o->prefix ? o->prefix(o->prefix_arg, p->ifname, rows[i].raw)
                                    : prefix_from_system(all, rows[i].raw);

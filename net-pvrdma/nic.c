@@ -210,10 +210,11 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
         port_event(n, ev->element.port_num, true);
         break;
     case IBV_EVENT_GID_CHANGE:
-        pvn_info(PVN_NET, "%s port %d: its table of GIDs has changed", n->name,
-                 ev->element.port_num);
+        /* Before it is logged: nothing that was read earlier is to serve a lane meanwhile. */
         if (ev->element.port_num >= 0 && ev->element.port_num < MAX_PORTS)
             atomic_store(&n->gids_changed[ev->element.port_num], pvn_now_ns());
+        pvn_info(PVN_NET, "%s port %d: its table of GIDs has changed", n->name,
+                 ev->element.port_num);
         break;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:

@@ -252,7 +252,7 @@ int pvn_rdma_adapter_gids(struct pvn_rdma_hold *h, struct pvn_gid_row *rows)
     struct gid_table *kept = &h->opened->gids[h->port.port & 1];
     struct gid_table t = {
         .port = h->port.port, .read_ns = pvn_now_ns(), .changed = atomic_load(h->gids_changed)};
-    bool serves;
+    bool serves, whole = true;
 
     pthread_mutex_lock(&a->lock);
     serves =
@@ -261,10 +261,12 @@ int pvn_rdma_adapter_gids(struct pvn_rdma_hold *h, struct pvn_gid_row *rows)
         t = *kept;
     pthread_mutex_unlock(&a->lock);
     if (!serves)
-        t.n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, t.row, PVN_RDMA_MAX_GIDS);
+        t.n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, t.row, PVN_RDMA_MAX_GIDS,
+                                   &whole);
     if (t.n < 0)
         return t.n;
-    if (!serves) {
+    /* Rows that a failed call left out are missing for one lane only. */
+    if (!serves && whole && t.n > 0) {
         pthread_mutex_lock(&a->lock);
         *kept = t;
         pthread_mutex_unlock(&a->lock);
@@ -291,7 +293,8 @@ static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_er
     if (!h->has_own || away < PVN_RDMA_GRACE_NS)
         return 0;
     h->gids_seen = changed;
-    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, UINT8_MAX + 1);
+    bool whole;
+    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, UINT8_MAX + 1, &whole);
     if (n < 0)
         return 0; /* the device's own end shows elsewhere */
     for (int i = 0; i < n; i++)

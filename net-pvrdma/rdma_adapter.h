@@ -52,8 +52,8 @@ int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block, 
 /* The lane has been closed, or was not made. */
 void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold);
 /* The port's table of GIDs for a lane that is being made: its rows that may be used, PVN_RDMA_MAX_GIDS at most (rdma_lane.h), or
- * a negative errno. At most 100 ms old, and read again behind each event of a change: a link that went down and up may have
- * renumbered its table. */
+ * a negative errno. At most 100 ms old when this returns, and read again behind each event of a change that has been taken: a
+ * link that went down and up may have renumbered its table. */
 int pvn_rdma_adapter_gids(struct pvn_rdma_hold *hold, struct pvn_gid_row *rows);
 /* The lane's queue pairs send from this row of the port's table of GIDs from now on. */
 void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid_row *own);

@@ -198,11 +198,14 @@ TEST_F(Hca, ARowBehindThoseThatCanBeOfferedIsFoundAgain)
     ASSERT_EQ(t.nports, 1) << t.left_out;
     EXPECT_EQ(t.ports[0].ngids, 1);
     pvn_gid_row now[PVN_RDMA_MAX_GIDS];
-    ASSERT_EQ(pvn_hca_current_gids(v, &o, &t.hcas[0], &t.ports[0], now, PVN_RDMA_MAX_GIDS), 1);
+    bool whole = false;
+    ASSERT_EQ(pvn_hca_current_gids(v, &o, &t.hcas[0], &t.ports[0], now, PVN_RDMA_MAX_GIDS, &whole),
+              1);
     EXPECT_EQ(now[0].index, 50);
     o.gids.index = -1;
-    EXPECT_EQ(pvn_hca_current_gids(v, &o, &t.hcas[0], &t.ports[0], now, PVN_RDMA_MAX_GIDS),
+    EXPECT_EQ(pvn_hca_current_gids(v, &o, &t.hcas[0], &t.ports[0], now, PVN_RDMA_MAX_GIDS, &whole),
               int(PVN_RDMA_MAX_GIDS));
+    EXPECT_TRUE(whole);
 }
 
 TEST_F(Hca, IwarpIsOfNoUse)
