@@ -379,8 +379,9 @@ void pvn_link_back_start(struct pvn_link *l)
     pthread_mutex_lock(&lock);
     t->next = all;
     all = t;
-    /* The others have no more to do than the threads' next look finds: where many comms come up at once, as many
-     * looks at all of them would take a processor. */
+    /* The others have no more to do than the threads' next look finds, 200 ms later at most, and one whose lanes were
+     * lost has woken them (pvn_link_back_stop): where many comms come up at once, as many looks at all of them would
+     * take a processor. */
     if (worse)
         note_change();
     pthread_mutex_unlock(&lock);

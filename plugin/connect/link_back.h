@@ -4,7 +4,7 @@
  * A link's return (failback): one that a failover has left with worse lanes goes back to better ones.
  *
  * The connector makes a new connection beside the one in use. It shares nothing with earlier ones:
- * new queue pairs, a new scan of the GID tables, new packet sequence numbers, verified by a round
+ * new queue pairs, GIDs as of now (rdma_adapter.h), new packet sequence numbers, verified by a round
  * trip. A thread of the plugin makes it, at both ends, because calls into a sick adapter can block
  * for a minute; messages go over the old lanes meanwhile. After an attempt that fails or finds
  * nothing better the next one waits twice as long (retry.h), without a limit of attempts. An attempt has states of its own:

@@ -44,7 +44,16 @@ static long waits(const std::string &name)
 // would have them look at every comm that there is.
 TEST(Failback, CommsThatComeUpWakeNoThread)
 {
-    enum { COMMS = 100 };
+    enum { COMMS = 100, SLOW_MS = 1000 };
+    struct Cleared {
+        ~Cleared()
+        {
+            for (const char *name :
+                 {"NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_FAILOVER", "NCCL_SOCKET_IFNAME"})
+                unsetenv(name);
+            Log::get().clear();
+        }
+    } cleared;
     setenv("NCCL_PVRDMA_TRANSPORT", "tcp", 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
@@ -62,14 +71,12 @@ TEST(Failback, CommsThatComeUpWakeNoThread)
         const long ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                             std::chrono::steady_clock::now() - begin)
                             .count();
+        if (ms > SLOW_MS)
+            GTEST_SKIP() << "a slow machine: " << COMMS << " comms in " << ms << " ms";
         // Waits for locks count as well.
         EXPECT_GT(COMMS / 2 + ms / 25, answered);
         EXPECT_GT(COMMS / 2 + ms / 25, tried);
     }
-    for (const char *name : {"TRANSPORT", "FAILOVER"})
-        unsetenv((std::string("NCCL_PVRDMA_") + name).c_str());
-    unsetenv("NCCL_SOCKET_IFNAME");
-    Log::get().clear();
 }
 
 // The port goes down, both comms go on over TCP; it comes up, and they return to RDMA while messages

@@ -86,8 +86,8 @@ TEST_F(PluginKey, AKeyReplacedBehindTheBetterConnectionHindersNoReturn)
     ASSERT_TRUE(eventually([&] { return !r.move(2) || times("connected again after") == 2; }));
     ASSERT_EQ(0, sv::command("port * 1 up"));
     // The plugin's own threads make it, and the comms are called when it stands.
-    ASSERT_TRUE(eventually([&] { return times(sealed) == 4; })) << Log::get().text();
-    EXPECT_EQ(0, times("failback: "));
+    ASSERT_TRUE(eventually([&] { return times(sealed) >= 4; })) << Log::get().text();
+    EXPECT_EQ(0, times("on worse lanes: rdma"));
     write_file(folder / "key", "another key of another job, later");
     EXPECT_TRUE(eventually([&] { return !r.move(3) || times("on worse lanes: rdma") == 2; }));
     EXPECT_TRUE(r.move(4)) << Log::get().warnings();
