@@ -17,7 +17,7 @@ END {
         else left_out++
     }
     printf "%-10s %2s %9s %s\n", "test", "ch", "bytes", \
-        "pvrdma us (min..max), NCCL sockets us (min..max), faster by; with --bare the bare plugin us, faster by"
+        "pvrdma us (min..max), NCCL's own us (min..max), faster by; with --bare the bare plugin us, faster by"
     for (i = 1; i <= nrows; i++) {
         printf "%s", rows[i]
         if (!((rows[i], "pvrdma") in us) || !((rows[i], "none") in us)) { print " -"; continue }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A real NCCL over this plugin beside its own sockets, without a GPU (tests/nccl): two processes in network namespaces joined
+# A real NCCL over this plugin beside its own transport, without a GPU (tests/nccl): over TCP, or, --over roce or pvrdma, beside
+# its net_ib on software verbs, in the mode that the plugin takes by itself. Two processes in network namespaces joined
 # by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
 # each the best of a run's iterations, then the median of the rounds. An iteration is 20 operations that wait on their stream until
 # all are there (of 64 MiB 5), as nccl-tests launches 20 in a row: a lone one of 8 B takes 1.6 to 1.9 times as long, NCCL's launch included,
@@ -13,10 +14,11 @@
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
 # --cc: the congestion control; without it the machine's default.
-# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--cc NAME] [--csv FILE] [--bare]
+# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--cc NAME] [--csv FILE]
+#            [--over tcp|roce|pvrdma] [--bare]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
-nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' cc='' bare=
+nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' cc='' bare='' over=tcp
 while (($#)); do
     [[ $1 != --bare ]] || { bare=bare; shift; continue; }
     (($# >= 2)) || break
@@ -27,12 +29,18 @@ while (($#)); do
     --rounds) rounds=$2 ;;
     --channels) channels=$2 ;;
     --cc) cc=$2 ;;
+    --over) over=$2 ;;
     --csv) csv=$2 ;;
     *) break ;;
     esac
     shift 2
 done
-(($# == 0)) || { echo "$1: no such option, or its value is missing" >&2; sed -n '/^# usage/s/^# //p' "$0" >&2; exit 2; }
+(($# == 0)) || { echo "$1: no such option, or its value is missing" >&2; sed -n '/^# usage/,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
+case $over in
+tcp | roce | pvrdma) ;;
+*) echo "--over $over: tcp, roce or pvrdma" >&2; exit 2 ;;
+esac
+[[ $over == tcp || ! $bare ]] || { echo "--bare: it is for --over tcp" >&2; exit 2; }
 # shellcheck source=tests/nccl/double.sh
 . "$src/tests/nccl/double.sh"
 ((EUID == 0)) || { echo "skip bench-nccl: network namespaces need root"; exit 77; }
@@ -62,7 +70,13 @@ if [[ $bare ]]; then
     [[ -r $nccl_src/src/plugin/net/net_v12.cc ]] || { echo "--bare: $nccl_src has no net API v12, as NCCL 2.30.7 has" >&2; exit 2; }
     make -C "$build" -s tests/bench/bare_net.la || exit 1
 fi
-mkdir "$tmp/stats"
+mkdir "$tmp/stats" "$tmp/verbs" "$tmp/fabric" "$tmp/sys0" "$tmp/sys1"
+if [[ $over != tcp ]]; then
+    make -C "$build" -s tests/softverbs/libsoftverbs.la || exit 1
+    soft=$build/tests/softverbs/.libs/libsoftverbs.so
+    # NCCL takes libibverbs.so where it is installed.
+    for name in libibverbs.so libibverbs.so.1; do ln -s "$soft" "$tmp/verbs/$name"; done
+fi
 ip netns add "$a" && ip netns add "$b" &&
     ip link add en0 netns "$a" type veth peer name en0 netns "$b" || exit 1
 for end in "$a 1" "$b 2"; do
@@ -83,11 +97,19 @@ rank() {
     local plugin=$1 net=$1
     case $1 in
     bare) plugin=$build/tests/bench/.libs/bare_net.so net="bare TCP" ;;
-    none) net=Socket ;;
+    none) [[ $over == tcp ]] && net=Socket || net=IB ;;
     esac
     # NCCL_NET makes NCCL end where it would otherwise take another network.
     local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_NET=$net" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2"
         CUDART_DOUBLE_PINNED=1)
+    if [[ $over == tcp ]]; then
+        env+=(NCCL_PVRDMA_TRANSPORT=tcp)
+    else
+        env+=(NCCL_PVRDMA_TRANSPORT=rdma PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="$over" NCCL_PVRDMA_VERBS_LIB="$soft"
+            PVN_SOFTVERBS_SYSFS="$tmp/sys$4" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$4")
+        # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
+        [[ $net != IB ]] || env+=(NCCL_IB_GID_INDEX="$([[ $over == pvrdma ]] && echo 1 || echo 3)" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
+    fi
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
         taskset -c "${ends[$4]}" timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
 }
@@ -121,5 +143,5 @@ for round in $(seq "$rounds"); do
 done
 csv=${csv:-$tmp/all.csv}
 cat "$tmp/csv" >>"$csv"
-echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(congestion_of "$a"), $(nproc) CPUs, Linux $(uname -r); every byte checked"
+echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), $([[ $over == tcp ]] && echo "veth pair, $(congestion_of "$a")" || echo "software verbs, profile $over"), $(nproc) CPUs, Linux $(uname -r); every byte checked"
 awk -F, -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/nccl.awk" "$csv"
