@@ -106,7 +106,9 @@ rank() {
         env+=(NCCL_PVRDMA_TRANSPORT=tcp)
     else
         env+=(NCCL_PVRDMA_TRANSPORT=rdma PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="$over" NCCL_PVRDMA_VERBS_LIB="$soft"
-            PVN_SOFTVERBS_SYSFS="$tmp/sys$4" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$4")
+            PVN_SOFTVERBS_SYSFS="$tmp/sys$4" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$4"
+            # See peer_rdma.sh.
+            MALLOC_TRIM_THRESHOLD_=$((1 << 30)) MALLOC_MMAP_THRESHOLD_=$((1 << 30)))
         # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
         [[ $net != IB ]] || env+=(NCCL_IB_GID_INDEX="$([[ $over == pvrdma ]] && echo 1 || echo 3)" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
     fi

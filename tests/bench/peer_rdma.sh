@@ -43,6 +43,9 @@ for name in libibverbs.so libibverbs.so.1; do ln -s "$build/tests/softverbs/.lib
 export LD_LIBRARY_PATH=$tmp/verbs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=rdma
 export NCCL_PVRDMA_VERBS_LIB=$tmp/verbs/libibverbs.so.1 NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys PVN_SOFTVERBS_SYSFS=$tmp/sys PVN_SOFTVERBS_DIR=$tmp/fabric
 export NCCL_PVRDMA_STATS_DIR=$tmp/stats
+# Software verbs take each packet from malloc, which gives the memory of many back to the kernel and takes it again, page by page, where
+# nothing else lies behind it on the heap: that depends on what a plugin has allocated.
+export MALLOC_TRIM_THRESHOLD_=$((1 << 30)) MALLOC_MMAP_THRESHOLD_=$((1 << 30))
 
 # The index of the IPv4 address of RoCE v2, which NCCL finds by itself where /sys is the device's.
 gid_index() { case $1 in pvrdma) echo 1 ;; *) echo 3 ;; esac; }
