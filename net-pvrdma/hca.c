@@ -115,13 +115,12 @@ static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
     struct pvn_gid_row rows[GID_ROWS];
     char refused[256];
     int n, kept;
-    bool whole;
     if (o->gids.index >= tbl_len) {
         pvn_hca_left_out(t, p->name, "GID index %d is outside its table of %d rows, 0 to %d",
                          o->gids.index, tbl_len, tbl_len - 1);
         return false;
     }
-    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS, &whole);
+    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS, NULL);
     kept = pvn_gid_filter(rows, n, &o->gids, refused, sizeof(refused));
     if (kept == 0 && p->ethernet) {
         if (n == 0)

@@ -98,7 +98,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);
 
 /* The port's GID table as it is now, filtered by the policy: rows in use, at most max, or a
- * negative errno. *whole: false if a part could not be read, so that rows or prefixes may be missing. Any thread, while the
+ * negative errno. *whole, unless NULL: false if a part could not be read, so that rows or prefixes may be missing. Any thread, while the
  * table is open. */
 int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                          const struct pvn_hca *h, const struct pvn_hca_port *p,

@@ -24,7 +24,7 @@ void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsign
 void pvn_hca_find_netdev(const struct pvn_hca_options *o, const struct pvn_hca *h,
                          struct pvn_hca_port *p);
 
-/* The rows in use with type and prefix; how many. *whole: false if a call failed, so that rows or prefixes may be missing. */
+/* The rows in use with type and prefix; how many. *whole, unless NULL: false if a call failed, so that rows or prefixes may be missing. */
 int pvn_hca_read_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                       const struct pvn_hca *h, const struct pvn_hca_port *p, int tbl_len,
                       struct pvn_gid_row *rows, int max, bool *whole);

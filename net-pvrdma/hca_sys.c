@@ -227,11 +227,13 @@ int pvn_hca_read_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
                       struct pvn_gid_row *rows, int max, bool *whole)
 {
     struct ifaddrs *all = NULL;
-    int n = read_rows(v, o, h, p, tbl_len, rows, max, whole);
-    if (!o->prefix && getifaddrs(&all)) {
+    bool all_rows;
+    int n = read_rows(v, o, h, p, tbl_len, rows, max, &all_rows);
+    bool prefixes = o->prefix || getifaddrs(&all) == 0;
+    if (!prefixes)
         all = NULL;
-        *whole = false;
-    }
+    if (whole)
+        *whole = all_rows && prefixes;
     for (int i = 0; i < n; i++)
         rows[i].prefix = o->prefix ? o->prefix(o->prefix_arg, p->ifname, rows[i].raw)
                                    : prefix_from_system(all, rows[i].raw);

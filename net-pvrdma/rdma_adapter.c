@@ -14,8 +14,8 @@
 
 /* Between two attempts to open it again: every connection that is being made may call for one. */
 #define AGAIN_NS PVN_NS_PER_S
-/* For how long what was read of a port's table of GIDs serves further lanes: many are made at once, and each look takes some
- * 40 us, most of them for the addresses of all interfaces. */
+/* For how long what was read of a port's table of GIDs serves further lanes: many are made at once, and each look asks the
+ * kernel for the addresses of all interfaces. */
 #define GIDS_NS (100 * PVN_NS_PER_MS)
 
 /* A port's table of GIDs as it was read. */
@@ -293,8 +293,7 @@ static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_er
     if (!h->has_own || away < PVN_RDMA_GRACE_NS)
         return 0;
     h->gids_seen = changed;
-    bool whole;
-    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, UINT8_MAX + 1, &whole);
+    int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, UINT8_MAX + 1, NULL);
     if (n < 0)
         return 0; /* the device's own end shows elsewhere */
     for (int i = 0; i < n; i++)
