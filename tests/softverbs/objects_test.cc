@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <thread>
 
 namespace
@@ -369,6 +370,29 @@ TEST_F(Objects, DoorbellsAreCountedByThePvrdmaRule)
     EXPECT_EQ(q.post_send, 1u) << "nothing was queued, nothing was rung";
     lib().sv_total_stats(&t);
     EXPECT_EQ(t.doorbells, 3u);
+}
+
+TEST_F(Objects, ADoorbellKeepsItsCallerForItsTime)
+{
+    start("set doorbell_ns 2000000");
+    ibv_sge s = a->sge(0, 8);
+    ibv_send_wr w = {}, *bad;
+    w.sg_list = &s;
+    w.num_sge = 1;
+    w.opcode = IBV_WR_RDMA_WRITE;
+    w.wr.rdma.remote_addr = b->addr();
+    w.wr.rdma.rkey = b->mr->rkey;
+    ibv_wc wc;
+    auto since = std::chrono::steady_clock::now();
+    auto rung = [&] { return (std::chrono::steady_clock::now() - since).count() / 2000000; };
+    ASSERT_EQ(ibv_post_send(a->qp, &w, &bad), 0);
+    EXPECT_GE(rung(), 1);
+    ASSERT_EQ(b->recv(0, 8, 1), 0);
+    EXPECT_GE(rung(), 2);
+    EXPECT_EQ(ibv_poll_cq(a->cq, 1, &wc), 0);
+    EXPECT_GE(rung(), 3) << "the poll of an empty queue";
+    EXPECT_EQ(ibv_req_notify_cq(a->cq, 0), 0);
+    EXPECT_GE(rung(), 4);
 }
 
 TEST_F(Objects, EmptyPollsAreFreeOnOtherDevices)

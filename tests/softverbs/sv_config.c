@@ -220,6 +220,7 @@ static const struct {
     KEY(ipv4),
     KEY(ethernet),
     KEY(doorbell_poll),
+    KEY(doorbell_ns),
     KEY(soft_status),
     KEY(retry7_endless),
     KEY(check_mtu),

@@ -58,6 +58,7 @@ struct sv_profile {
     long gid_v1, gid_v2, gid_tbl_len, link_local, ipv4;
     long ethernet;      /* link layer: 1 Ethernet, 0 InfiniBand */
     long doorbell_poll; /* an empty poll rings a doorbell */
+    long doorbell_ns;   /* for which one keeps its caller, as an exit to a hypervisor does */
     long soft_status;   /* Soft-RoCE's statuses where they differ from hardware's */
     long retry7_endless;
     long check_mtu;
@@ -335,7 +336,8 @@ extern struct sv_fabric sv;
 void sv_lock(void);       /* takes the lock; sets the fabric up on first use */
 void sv_lock_first(void); /* for the service thread */
 void sv_unlock(void);
-uint64_t sv_now(void); /* ns, monotonic */
+void sv_unlock_ring(bool doorbell); /* and keeps the caller for the time of a doorbell */
+uint64_t sv_now(void);              /* ns, monotonic */
 uint32_t sv_rand(void);
 bool sv_queue_open(struct sv_queue *q);
 void sv_queue_close(struct sv_queue *q);

@@ -49,13 +49,24 @@ void sv_unlock(void)
     pthread_mutex_unlock(&sv.lock);
 }
 
-uint64_t sv_now(void)
+static uint64_t clock_ns(void)
 {
     struct timespec t;
-    if (sv_hooks.now)
-        return sv_hooks.now();
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void sv_unlock_ring(bool doorbell)
+{
+    long ns = doorbell ? sv.p.doorbell_ns : 0;
+    sv_unlock();
+    for (uint64_t until = ns ? clock_ns() + (uint64_t)ns : 0; ns && clock_ns() < until;) {
+    }
+}
+
+uint64_t sv_now(void)
+{
+    return sv_hooks.now ? sv_hooks.now() : clock_ns();
 }
 
 /* xorshift64*: the same sequence for the same seed everywhere. */

@@ -298,7 +298,7 @@ int sv_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
         cq->stats.doorbells += sv.p.doorbell_poll != 0;
         COUNT(c, poll_empty, 1, sv.p.doorbell_poll != 0);
     }
-    sv_unlock();
+    sv_unlock_ring(got < n && sv.p.doorbell_poll);
     return err == EINVAL ? -1 : got;
 }
 
@@ -317,7 +317,7 @@ int sv_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
         cq->stats.doorbells++;
         COUNT(c, notify, 1, true);
     }
-    sv_unlock();
+    sv_unlock_ring(!err);
     return err;
 }
 

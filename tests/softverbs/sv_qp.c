@@ -519,7 +519,7 @@ int sv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
             sv_run();
         }
     }
-    sv_unlock();
+    sv_unlock_ring(n > 0);
     return rc;
 }
 
@@ -566,7 +566,7 @@ int sv_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
         COUNT(c, post_recv, 1, true);
         COUNT(c, recv_wr, n, false);
     }
-    sv_unlock();
+    sv_unlock_ring(n > 0);
     return rc;
 }
 
