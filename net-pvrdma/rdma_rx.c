@@ -200,12 +200,15 @@ static uint32_t unacknowledged_lines(const struct rdma_lane *r)
 }
 
 /* True if entries take the acknowledgements with them. A peer whose completion queue is cheap to
- * poll needs these only to know how far its records and short messages have been read. */
+ * poll needs these only to know how far its records and short messages have been read. So whenever
+ * any_must_acknowledge(). */
 static bool worth_acknowledging(const struct rdma_lane *r)
 {
-    if (r->peer.needs_acks || unacknowledged_lines(r) >= SHORT_LINES / 4)
-        return true;
-    return r->mode->window_by_reads && most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
+    uint32_t most = most_unacknowledged(r);
+    if (r->peer.needs_acks)
+        return most > 0;
+    return unacknowledged_lines(r) >= SHORT_LINES / 4 ||
+           (r->mode->window_by_reads && most >= (1u << r->peer.window_log2) / 4);
 }
 
 /* worth_acknowledging of all of the comm's lanes, this one among them. */
@@ -309,7 +312,7 @@ void rdma_rx_join(struct rdma_lane *r)
 }
 
 /* One chain: the waiting entries, in two pieces where the ring wraps, then the
- * acknowledgements. 1: with these, 0: without, negative: not at all. */
+ * acknowledgements, if there is one that has to go out. */
 __attribute__((noinline)) static int publish(struct rdma_lane *r)
 {
     int rc = make_room(r, ACKS + 1), n = 0;
@@ -325,8 +328,7 @@ __attribute__((noinline)) static int publish(struct rdma_lane *r)
     r->stats.cts_entries += r->rx.staged - r->rx.published;
     r->stats.cts_rings++;
     r->rx.published = r->rx.staged;
-    rc = ring_chain(r, first, last, (uint32_t)(n + acks), r->rx.published);
-    return rc < 0 ? rc : acks;
+    return ring_chain(r, first, last, (uint32_t)(n + acks), r->rx.published);
 }
 
 /*
@@ -412,9 +414,8 @@ void rdma_rx_final_ack(struct rdma_lane *r, int (*take)(struct rdma_lane *r))
 int rdma_rx_kick(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
-    int rc = worth_publishing(r) ? publish(r) : 0;
-    if (rc != 0)
-        return rc < 0 ? rc : 0;
+    if (worth_publishing(r))
+        return publish(r);
     return r->first == r && any_must_acknowledge(r) ? acknowledge_alone(r) : 0;
 }
 
