@@ -138,7 +138,7 @@ endif
 PVN_TESTS += tests/perf/test_perf_end
 tests_perf_test_perf_end_SOURCES = tests/perf/test_perf_end.cc tests/perf/perf_run.h
 tests_perf_test_perf_end_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
-tests_perf_test_perf_end_LDADD = $(TEST_LDADD) $(JANSSON_LIBS)
+tests_perf_test_perf_end_LDADD = libpvn-core.la $(TEST_LDADD) $(JANSSON_LIBS)
 
 PVN_TESTS += tests/perf/test_own_stats
 tests_perf_test_own_stats_SOURCES = tests/perf/test_own_stats.cc

@@ -12,10 +12,15 @@
 #include <signal.h>
 #include <spawn.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "support/deadline.h"
 #include "tests/perf/perf_run.h"
+
+extern "C" {
+#include "stats/stats_read.h"
+}
 
 namespace
 {
@@ -111,6 +116,29 @@ class End : public testing::Test
             closedir(d);
         return n ? n - 2 : 0;
     }
+    // True once both ranks' plugins have moved messages, so that neither has still to begin.
+    bool BothRun()
+    {
+        for (Deadline wait; wait.left(); usleep(20000)) {
+            int n = 0;
+            DIR *d = opendir((dir / "stats").c_str());
+
+            while (dirent *f = d ? readdir(d) : nullptr) {
+                pvn_stats s;
+
+                if (f->d_name[0] == '.' ||
+                    pvn_stats_read((dir / "stats/" + f->d_name).c_str(), &s, nullptr))
+                    continue;
+                n += std::any_of(s.row, s.row + s.nrows, [](auto &r) { return r.n.msgs > 0; });
+                pvn_stats_free(&s);
+            }
+            if (d)
+                closedir(d);
+            if (n == 2)
+                return true;
+        }
+        return false;
+    }
     json_t *Json()
     {
         return json_loads(Slurp(dir / "f.json").c_str(), 0, nullptr);
@@ -190,8 +218,7 @@ TEST_F(End, CtrlCWritesWhatWasMeasured)
 TEST_F(End, ASignalToTheParentAloneIsPassedOn)
 {
     Start({"p2p", "--bandwidth", "--sizes", "256K", "--iters", "20000000"});
-    ASSERT_TRUE(ReadUntil("rank 1")) << printed << Slurp(dir / "err");
-    usleep(300000);
+    ASSERT_TRUE(BothRun()) << Slurp(dir / "err");
     ASSERT_EQ(kill(pid, SIGTERM), 0);
     EXPECT_EQ(Wait(), 128 + SIGTERM) << Slurp(dir / "err");
     EXPECT_EQ(FilesLeft(), 0);
@@ -323,10 +350,7 @@ TEST_F(End, AnInterruptedRankEndsTheOthers)
                      Torchrun(i, 2) + " sh -c 'echo $$ >" + (dir / "pid") + std::to_string(i) +
                          "; exec \"$@\"' -");
         });
-    for (Deadline wait; wait.left() && FilesLeft() < 2;)
-        usleep(50000);
-    EXPECT_EQ(FilesLeft(), 2);
-    usleep(300000);
+    EXPECT_TRUE(BothRun());
     // timeout(1), which passes it on.
     EXPECT_EQ(kill(std::stoi(Slurp(dir / "pid1")), SIGTERM), 0);
     for (auto &t : ranks)
