@@ -13,7 +13,8 @@
 # has moved the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
-# --cc: the congestion control; without it the machine's default.
+# --cc: the congestion control; without it the machine's default. PVN_SOFTVERBS_SET='set doorbell_ns N' gives doorbells a price with
+# --over pvrdma; see tests/softverbs/README.md.
 # usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--cc NAME] [--csv FILE]
 #            [--over tcp|roce|pvrdma] [--bare]
 set -u
