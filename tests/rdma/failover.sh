@@ -58,17 +58,18 @@ for mode in record imm send; do
     name=rdma_${mode}_port_goes_down_and_tcp_goes_on
     rdma $name $mode "rule down do nth=300 : port * 1 down" --sizes 1M --iters 100
     verdict $name survived $name tcp
-    # A wrong request would be wrong on every lane.
+    # A wrong request would be wrong on every lane. Here and below the fault is that of a message's bytes: where the last
+    # acknowledgement is lost, its sender learns of it by a request of its own, after 35 s.
     name=rdma_${mode}_access_error_ends_the_comm
-    rdma $name $mode "rule wrong status status=REM_ACCESS_ERR nth=300" --sizes 1M --iters 100 --timeout 20
+    rdma $name $mode "rule wrong status status=REM_ACCESS_ERR min_len=9000 nth=100" --sizes 1M --iters 100 --timeout 20
     verdict $name ended $name 'remote access error'
 done
 name=rdma_that_cannot_be_fenced_ends_the_comm
-rdma $name record "rule break status status=RETRY_EXC_ERR nth=300
+rdma $name record "rule break status status=RETRY_EXC_ERR min_len=9000 nth=100
 rule stays fail call=destroy_qp errno=EBUSY nth=1 count=0" --sizes 1M --iters 100 --timeout 20
 verdict $name ended $name 'cannot be fenced'
 name=rdma_without_failover_ends_the_comm
-NCCL_PVRDMA_FAILOVER=0 rdma $name record "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --iters 100 --timeout 20
+NCCL_PVRDMA_FAILOVER=0 rdma $name record "rule break status status=RETRY_EXC_ERR min_len=9000 nth=100" --sizes 1M --iters 100 --timeout 20
 verdict $name ended $name 'transport retry counter exceeded'
 # The handshake passes each time, and nothing large does: TCP is the next kind of lane on the same path. Each of the ring's
 # two directions has two comms, and each of those two ends.
@@ -77,11 +78,12 @@ name=rdma_that_loses_large_packets_and_tcp_goes_on
 rdma $name record "rule large status status=RETRY_EXC_ERR min_len=2000 nth=1 every=1 count=0" --sizes 1000,1M --iters 100
 verdict $name to_tcp $name
 # The device has room for the new lanes and not for the memory that is registered: TCP takes it. Which registration that is depends
-# on how many the lanes and the rings need, so the first one is looked for at which this is said.
+# on how many the lanes and the rings need, so the first one is looked for at which this is said. The fault is that of a
+# message: another request may be one by which the new lanes are tried, and they then never take any memory.
 refused() { survived "$1" tcp && grep -q 'the new lanes do not take the memory that is registered' "$tmp/$1"; }
 name=rdma_whose_new_lanes_refuse_the_memory_and_tcp_goes_on
 for nth in 11 10 12 {13..20} {5..9}; do
-    rdma $name record "rule break status status=RETRY_EXC_ERR nth=300
+    rdma $name record "rule break status status=RETRY_EXC_ERR min_len=9000 nth=100
 rule full fail call=reg_mr errno=ENOMEM nth=$nth every=1 count=0" --sizes 64K --iters 300 --timeout 20
     ! grep -q 'the new lanes do not take' "$tmp/$name" || break
 done
