@@ -4,8 +4,8 @@
 # This plugin beside NCCL's own IB transport on the same software verbs: latency, message rate, bandwidth and processor time per
 # GB over 1 to 64 comms; the instructions per message of each one's own object, and what the device counts per message; time,
 # processor time and memory of comms that are set up at once. Both in every round, interleaved, with the data
-# verified beforehand; tables of medians (min..max), "ib" is NCCL's. Times leave out the price of a doorbell, which
-# software verbs do not have and PVRDMA has (an exit to the hypervisor).
+# verified beforehand; tables of medians (min..max), "ib" is NCCL's. A doorbell, which on PVRDMA is an exit to the
+# hypervisor, costs nothing here but with PVN_SOFTVERBS_SET='set doorbell_ns N'.
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
 #            [--at-once LIST] [--counts | --set-up | --times | --shares] [--build DIR]
