@@ -200,8 +200,8 @@ static uint32_t unacknowledged_lines(const struct rdma_lane *r)
 }
 
 /* True if entries take the acknowledgements with them. A peer whose completion queue is cheap to
- * poll needs these only to know how far its records and short messages have been read. So whenever
- * any_must_acknowledge(). */
+ * poll needs these only to know how far its records and short messages have been read. True in
+ * particular where must_acknowledge() is, so that a call that publishes need not ask for that. */
 static bool worth_acknowledging(const struct rdma_lane *r)
 {
     uint32_t most = most_unacknowledged(r);
