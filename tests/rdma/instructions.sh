@@ -43,9 +43,9 @@ for mode in record imm; do
     bounded useful one-lane $mode 8 8 885
     bounded vain one-lane $mode 8 8 73
 done
-bounded useful one-lane record 4096 1 1530
-bounded useful one-lane record 4096 8 985
-bounded useful one-lane imm 4096 1 1820
+bounded useful one-lane record 4096 1 1520
+bounded useful one-lane record 4096 8 975
+bounded useful one-lane imm 4096 1 1800
 bounded useful one-lane imm 4096 8 1060
 count four-queue-pairs --modes record --qps 4
 count two-ports --modes record --ports 2

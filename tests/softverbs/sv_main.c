@@ -60,7 +60,9 @@ void sv_unlock_ring(bool doorbell)
 {
     long ns = doorbell ? sv.p.doorbell_ns : 0;
     sv_unlock();
-    for (uint64_t until = ns ? clock_ns() + (uint64_t)ns : 0; ns && clock_ns() < until;) {
+    if (!ns)
+        return;
+    for (uint64_t until = clock_ns() + (uint64_t)ns; clock_ns() < until;) {
     }
 }
 
