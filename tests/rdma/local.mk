@@ -85,6 +85,13 @@ tests_rdma_test_plugin_args_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_args_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_args_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
+PVN_TESTS += tests/rdma/test_plugin_counts
+tests_rdma_test_plugin_counts_SOURCES = tests/rdma/test_plugin_counts.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
+tests_rdma_test_plugin_counts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_counts_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_counts_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_TESTS += tests/rdma/test_plugin_lanes
 tests_rdma_test_plugin_lanes_SOURCES = tests/rdma/test_plugin_lanes.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
     tests/softverbs/fixture.h
