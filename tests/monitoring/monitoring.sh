@@ -116,11 +116,13 @@ else
     echo "skip monitoring, Grafana's own schema: $(tail -n 1 log)"
 fi
 
-read -r port1 port2 < <(python3 -c '
+# The ports are free once this program has ended, not when it has printed them.
+ports=$(python3 -c '
 import socket
 s = [socket.socket() for _ in range(2)]
 [x.bind(("127.0.0.1", 0)) for x in s]
 print(*[x.getsockname()[1] for x in s])')
+read -r port1 port2 <<<"$ports"
 prometheus-node-exporter --collector.disable-defaults --collector.textfile --collector.textfile.directory="$work/text" \
     --web.listen-address="127.0.0.1:$port1" >exporter.log 2>&1 &
 pids+=($!)
@@ -159,7 +161,7 @@ for _ in $(seq 80); do
     sleep 0.25
 done
 [[ $(known) = 2 && -z $(firing NcclRankStopped) ]]
-result "monitoring, Prometheus has both ranks by node_exporter, and no alert" $? prometheus.log
+result "monitoring, Prometheus has both ranks by node_exporter, and no alert" $? <(tail -n 30 exporter.log prometheus.log)
 victim=$(rank_pids | tail -1)
 kill -STOP "$victim"
 for _ in $(seq 80); do
