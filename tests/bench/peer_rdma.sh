@@ -115,9 +115,9 @@ calls_of() {
     awk -F, '/raw_syscalls/ { printf "%.0f\n", $1 }' "$tmp/perf"
 }
 
-# Instructions of both ends per message, of one object.
+# Instructions of both ends per message, of one object, and of a test of a receive for which nothing has come.
 instructions() {
-    local bytes depth mode
+    local bytes depth mode message test tests=''
     printf '%-8s %8s %6s' profile bytes depth
     for mode in $modes ib; do printf ' %9s' "$mode"; done
     echo
@@ -125,11 +125,14 @@ instructions() {
         for depth in 1 8; do
             printf '%-8s %8s %6s' "$1" "$bytes" "$depth"
             for mode in $modes ib; do
-                printf ' %9s' "$(counted "$mode" "$bytes" "$depth")"
+                read -r message test < <(counted "$mode" "$bytes" "$depth")
+                printf ' %9s' "$message"
+                ((bytes != 8 || depth != 1)) || tests+=$(printf ' %9s' "$test")
             done
             echo
         done
     done
+    printf '%-8s %15s%s\n' "$1" "empty test" "$tests"
 }
 phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
 counted() {
@@ -142,7 +145,7 @@ counted() {
         PVN_SOFTVERBS_DIR='' of "$1" tool valgrind -q --tool=callgrind --separate-callers=16 \
             --callgrind-out-file="$tmp/out" "${run[@]}" >/dev/null; } || { echo failed; return; }
     awk -v object="$object" -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out" |
-        awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f\n", sum / n }'
+        awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f %.0f\n", sum / n, $7 / n }'
 }
 
 # Samples of the processors within each one's own object, % of all of the run.
