@@ -7,8 +7,8 @@
 # KVM: the figures compare programs, they say nothing about a network.
 # --bare (rxe, one guest) adds tests/bench/bare_verbs.c, which does the least that a plugin can do for short
 # messages: what NCCL's interface, pvn-perf and the device leave to be won.
-# --ib PATH (one guest): a net plugin that is NCCL's own IB transport, as for peer_rdma.sh, whose latency and bandwidth are measured, too;
-# what it needs is found by LD_LIBRARY_PATH.
+# --ib PATH (one guest): a net plugin that is NCCL's own IB transport, as for peer_rdma.sh, is measured beside ours, with more sizes and
+# over several comms, too; what it needs is found by LD_LIBRARY_PATH.
 # --counts (rxe, one guest) prints instead how many packets a lone message of 8 bytes costs with perftest, with that plugin
 # and in each mode of ours: other work on the host does not change them.
 # --device softverbs needs no virtual machine and counts doorbells: pvn-perf ring at depth 8 on a device
@@ -113,10 +113,10 @@ if [[ $counts ]]; then
     exit 0
 fi
 echo "$device, $guests guest(s), plugin by $transport, $rounds rounds: median (min..max)"
-printf '%-10s %8s  %28s  %28s  %s\n' "" bytes perftest plugin "plugin / perftest${bare:+; bare, bare / perftest}${ib:+; net_ib, plugin / net_ib}"
-sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
-    {key = $2 " " $3; if (!(key in seen)) {seen[key] = 1; order[++keys] = key}
-     v[$1, key, ++n[$1, key]] = $4}
+printf '%-10s %8s %5s  %28s  %28s  %s\n' "" bytes comms perftest plugin "plugin / perftest${bare:+; bare, bare / perftest}${ib:+; net_ib, plugin / net_ib}"
+sort -k2,2 -k4,4n -k3,3n -k1,1 -k5,5n "$a/rows" | awk '
+    {key = $2 " " $3 " " $4; if (!(key in seen)) {seen[key] = 1; order[++keys] = key}
+     v[$1, key, ++n[$1, key]] = $5}
     function text(tool, key, m) {
         m = n[tool, key]
         if (!m) return "-"
@@ -129,9 +129,9 @@ sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
             delete med
             p = text("perftest", order[i]); q = text("plugin", order[i])
             b = text("bare", order[i]); t = text("ib", order[i])
-            printf "%-10s %8d  %28s  %28s  %s %s%s%s\n", k[1], k[2], p, q,
+            printf "%-10s %8d %5d  %28s  %28s  %s %s%s%s\n", k[1], k[2], k[3], p, q,
                 med["perftest"] ? sprintf("%.2f", med["plugin"] / med["perftest"]) : "-",
-                k[1] == "latency" ? "(us)" : "(MB/s)",
+                k[1] == "latency" ? "(us)" : k[1] == "rate" ? "(1000/s)" : "(MB/s)",
                 b == "-" ? "" : sprintf("; %s, %.2f", b, med["bare"] / med["perftest"]),
                 t == "-" ? "" : sprintf("; %s, %.2f", t, med["plugin"] / med["ib"])
         }
