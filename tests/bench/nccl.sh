@@ -14,14 +14,16 @@
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
 # --cc: the congestion control; without it the machine's default. PVN_SOFTVERBS_SET='set doorbell_ns N' gives doorbells a price with
-# --over pvrdma; see tests/softverbs/README.md.
+# --over pvrdma; see tests/softverbs/README.md. --init: instead of all that, the time of ncclCommInitRankConfig, which makes two
+# connections for each channel.
 # usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--cc NAME] [--csv FILE]
-#            [--over tcp|roce|pvrdma] [--bare]
+#            [--over tcp|roce|pvrdma] [--bare | --init]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
-nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' cc='' bare='' over=tcp
+nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' cc='' bare='' init='' over=tcp
 while (($#)); do
     [[ $1 != --bare ]] || { bare=bare; shift; continue; }
+    [[ $1 != --init ]] || { init=1; shift; continue; }
     (($# >= 2)) || break
     case $1 in
     --nccl-src) nccl_src=$2 ;;
@@ -128,13 +130,18 @@ run() {
     wait $other || { cat "$tmp/one" >&2; exit 1; }
     after=$(distance)
     awk -v p="$plugin" -v c="$count" -v r="$round" -v d="$before,$after" \
-        '$2 == "ok" { print p "," c "," r "," $3 "," $7 "," $9 "," d }' "$tmp/zero" >>"$tmp/csv"
+        -v init="$init" '$2 == "ok" && !init { print p "," c "," r "," $3 "," $7 "," $9 "," d }
+            $2 == "made" && init { print p "," c "," r ",init,0," $6 "," d }' "$tmp/zero" >>"$tmp/csv"
 }
 for round in $(seq "$rounds"); do
     for count in $channels; do
         all="pvrdma none $bare"
         ((round % 2)) || all="$bare none pvrdma"
         for plugin in $all; do
+            if [[ $init ]]; then
+                run "$plugin" "$count" "$round" --warmup 0 --iters 1 --sizes 8 allreduce
+                continue
+            fi
             run "$plugin" "$count" "$round" --warmup 2 --iters 50 --queued 20 --sizes 8 sendrecv
             for test in sendrecv allreduce; do
                 run "$plugin" "$count" "$round" --warmup 1 --iters 10 --queued 20 --sizes 16K,64K,256K "$test"

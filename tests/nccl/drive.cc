@@ -115,7 +115,9 @@ ncclComm_t init_comm()
     ncclComm_t c;
     ncclUniqueId id = share_id();
     ncclConfig_t config = comm_config();
+    double start = now();
     NC(ncclCommInitRankConfig(&c, me.ranks, id, me.rank, &config));
+    line("made       ranks %d time_us %10.1f", me.ranks, (now() - start) * 1e6);
     return c;
 }
 
