@@ -5,7 +5,8 @@
 # GB over 1 to 64 comms; the instructions per message of each one's own object, and what the device counts per message; time,
 # processor time and memory of comms that are set up at once. Both in every round, interleaved, with the data
 # verified beforehand; tables of medians (min..max), "ib" is NCCL's. A doorbell, which on PVRDMA is an exit to the
-# hypervisor, costs nothing here but with PVN_SOFTVERBS_SET='set doorbell_ns N'.
+# hypervisor, costs nothing here but with PVN_SOFTVERBS_SET='set doorbell_ns N'. Callers take the processor from their own device,
+# but with 'set real_time 1' (as root): tests/softverbs/README.md.
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
 #            [--at-once LIST] [--counts | --set-up | --times | --shares] [--build DIR]
@@ -208,9 +209,13 @@ for profile in $profiles; do
         measurement=0
         for ((r = 1; r <= rounds; r++)); do
             ((r % 2)) && plugins=("${plugins[@]:2:2}" "${plugins[@]:0:2}" "${plugins[@]:4}")
-            perf "$tmp/p2p.csv" --latency --sizes 8,4K,64K,1M --time 0.4
-            perf "$tmp/p2p.csv" --bandwidth --sizes 8,4K,64K,1M,4M --time 0.4
-            for n in ${comms//,/ }; do perf "$tmp/p2p.csv" --bandwidth --comms "$n" --sizes 8,64K --time 0.4; done
+            # Each in processes of its own: the packets of small messages leave the heap of software verbs in pieces, which costs
+            # 4 MiB up to a quarter of their bandwidth.
+            for size in 8 4K 64K 1M; do perf "$tmp/p2p.csv" --latency --sizes $size --time 0.4; done
+            for size in 8 4K 64K 1M 4M; do perf "$tmp/p2p.csv" --bandwidth --sizes $size --time 0.4; done
+            for n in ${comms//,/ }; do
+                for size in 8 64K; do perf "$tmp/p2p.csv" --bandwidth --comms "$n" --sizes $size --time 0.4; done
+            done
         done
         echo "profile $profile, $mode mode, $rounds rounds, $(nproc) CPUs, Linux $(uname -r)"
         awk -F, -v own=pvrdma -v order="pvrdma ib" -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/tcp.awk" \
