@@ -80,7 +80,7 @@ fi
 # shellcheck source-path=SCRIPTDIR source=../vm/lib.sh
 . "$src/tests/vm/lib.sh"
 # shellcheck disable=SC2034
-VM_LIMIT=$((60 + 120 * rounds)) VM_MTU=4200
+VM_LIMIT=$((60 + (${#ib} ? 240 : 120) * rounds)) VM_MTU=4200
 vm_start "$device" 77
 settings=(TRANSPORT="$transport" ROUNDS="$rounds" ITERATIONS="$iterations")
 [[ -z $ib ]] || settings+=(IB=./ib.so LIBRARIES="${LD_LIBRARY_PATH:-}")
