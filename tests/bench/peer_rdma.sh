@@ -9,20 +9,22 @@
 # but with 'set real_time 1' (as root): tests/softverbs/README.md.
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
-#            [--at-once LIST] [--counts | --set-up | --times | --shares] [--build DIR]
+#            [--at-once LIST] [--counts | --set-up | --times | --shares] [--bare] [--build DIR]
 # --counts: what is counted per message, alone. --set-up: the comms that are set up at once, alone; --at-once says how many.
 # --times: latency, rate, bandwidth and processor time alone. --shares: how much of the processors' time in these is spent in
 # each one's own object, alone; the rest is the device's work, which software verbs have the processors do, and pvn-perf's.
+# --bare: a third plugin that does the least (bare_verbs.c), which shows what the device and pvn-perf leave to any plugin.
 set -eu
-usage() { sed -n '4,16s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,17s/^# //p' "$0" >&2; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up='' times='' shares=''
+build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up='' times='' shares='' bare=''
 while (($#)); do
     case $1 in
     --counts) counts=1; shift; continue ;;
     --set-up) set_up=1; shift; continue ;;
     --times) times=1; shift; continue ;;
     --shares) shares=1; shift; continue ;;
+    --bare) bare=bare; shift; continue ;;
     --ib | --profiles | --modes | --rounds | --comms | --at-once | --build) (($# > 1)) || usage ;;
     *) usage ;;
     esac
@@ -33,7 +35,8 @@ done
 [[ -n $ib ]] || { echo "skip peer-rdma: no plugin with NCCL's IB transport was named (--ib)"; exit 77; }
 [[ -r $ib ]] || { echo "skip peer-rdma: $ib cannot be read"; exit 77; }
 [[ -e $build/Makefile ]] || { echo "$build is not a build tree: run tests/build-tree.sh $build first, or give --build DIR" >&2; exit 2; }
-make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la pvn-perf tests/softverbs/libsoftverbs.la tests/bench/core_distance tests/bench/messages tests/bench/many_comms >&2
+make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la pvn-perf tests/softverbs/libsoftverbs.la tests/bench/core_distance tests/bench/messages tests/bench/many_comms\
+    ${bare:+tests/bench/bare_verbs.la} >&2
 build=$(cd "$build" && pwd) ib=$(realpath "$ib")
 own=$build/.libs/libnccl-net-pvrdma.so
 tmp=$(mktemp -d)
@@ -51,9 +54,9 @@ export MALLOC_TRIM_THRESHOLD_=$((1 << 30)) MALLOC_MMAP_THRESHOLD_=$((1 << 30))
 # The index of the IPv4 address of RoCE v2, which NCCL finds by itself where /sys is the device's.
 gid_index() { case $1 in pvrdma) echo 1 ;; *) echo 3 ;; esac; }
 
-object_of() { if [[ $1 == ib ]]; then echo "$ib"; else echo "$own"; fi; }
+object_of() { case $1 in ib) echo "$ib" ;; bare) echo "$build/tests/bench/.libs/bare_verbs.so" ;; *) echo "$own" ;; esac; }
 # of MODE COMMAND...
-of() { if [[ $1 == ib ]]; then "${@:2}"; else NCCL_PVRDMA_RDMA_MODE=$1 "${@:2}"; fi; }
+of() { case $1 in ib | bare) "${@:2}" ;; *) NCCL_PVRDMA_RDMA_MODE=$1 "${@:2}" ;; esac; }
 tool() { "$build/libtool" --mode=execute "$@"; }
 
 # Doorbells, requests of either kind and completions per message at both ends, counted by the device. Both ends are called in turn and
@@ -61,12 +64,12 @@ tool() { "$build/libtool" --mode=execute "$@"; }
 device_counts() {
     local bytes depth mode
     printf '%-8s %8s %6s' profile bytes depth
-    for mode in $modes ib; do printf ' %22s' "$mode"; done
+    for mode in $modes ib $bare; do printf ' %22s' "$mode"; done
     echo '  doorbells, requests, completions'
     for bytes in 8 4096 524288 4194304; do
         for depth in 1 8; do
             printf '%-8s %8s %6s' "$1" "$bytes" "$depth"
-            for mode in $modes ib; do
+            for mode in $modes ib $bare; do
                 printf ' %22s' "$(on_device "$mode" "$bytes" "$depth")"
             done
             echo
@@ -84,7 +87,7 @@ on_device() {
 # Comms between two processes, set up at once, nothing sent.
 comms_at_once() {
     local n r mode sides calls
-    read -r -a sides <<<"$modes ib"
+    read -r -a sides <<<"$modes ib $bare"
     rm -f "$tmp/many"
     for ((r = 1; r <= rounds; r++)); do
         for n in ${at_once//,/ }; do
@@ -95,12 +98,12 @@ comms_at_once() {
         read -r -a sides <<<"${sides[*]:1} ${sides[0]}"
     done
     echo "profile $1, comms set up at once, medians of $rounds: s, processor s of both processes, KiB resident per comm at the sender and at the receiver"
-    awk -v sides="$modes ib" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/at_once.awk" "$tmp/many"
+    awk -v sides="$modes ib $bare" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/at_once.awk" "$tmp/many"
     command perf stat -e raw_syscalls:sys_enter true >/dev/null 2>&1 ||
         { echo "skip system calls: 'perf stat -e raw_syscalls:sys_enter' does not work here"; return; }
     n=${at_once##*,}
     ((n > 1)) || return 0
-    for mode in $modes ib; do
+    for mode in $modes ib $bare; do
         calls=$(($(calls_of "$mode" "$n") - $(calls_of "$mode" 1)))
         echo "$mode: $((calls / (n - 1))) system calls per comm, set up and closed, both ends, of $n"
     done
@@ -120,12 +123,12 @@ calls_of() {
 instructions() {
     local bytes depth mode message test tests=''
     printf '%-8s %8s %6s' profile bytes depth
-    for mode in $modes ib; do printf ' %9s' "$mode"; done
+    for mode in $modes ib $bare; do printf ' %9s' "$mode"; done
     echo
     for bytes in 8 4096 524288; do
         for depth in 1 8; do
             printf '%-8s %8s %6s' "$1" "$bytes" "$depth"
-            for mode in $modes ib; do
+            for mode in $modes ib $bare; do
                 read -r message test < <(counted "$mode" "$bytes" "$depth")
                 printf ' %9s' "$message"
                 ((bytes != 8 || depth != 1)) || tests+=$(printf ' %9s' "$test")
@@ -137,16 +140,42 @@ instructions() {
 }
 phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
 counted() {
-    local n=500 object run
+    local n=500 object
     object=$(basename "$(object_of "$1")" .so)
-    run=("$build/tests/bench/messages" "$(object_of "$1")" "$n" "$2" "$3" "$tmp/outcomes")
-    rm -f "$tmp/outcomes"
-    # Alone on a fabric of its own, and once without valgrind, which finds out which calls give a request.
-    { PVN_SOFTVERBS_DIR='' of "$1" tool "${run[@]}" >/dev/null &&
-        PVN_SOFTVERBS_DIR='' of "$1" tool valgrind -q --tool=callgrind --separate-callers=16 \
-            --callgrind-out-file="$tmp/out" "${run[@]}" >/dev/null; } || { echo failed; return; }
+    callgrind "$1" $n "$2" "$3" || { echo failed; return; }
     awk -v object="$object" -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out" |
         awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f %.0f\n", sum / n, $7 / n }'
+}
+# callgrind MODE COUNT BYTES DEPTH: into $tmp/out
+callgrind() {
+    local run=("$build/tests/bench/messages" "$(object_of "$1")" "${@:2}" "$tmp/outcomes")
+    rm -f "$tmp/outcomes"
+    # Alone on a fabric of its own, and once without valgrind, which finds out which calls give a request.
+    PVN_SOFTVERBS_DIR='' of "$1" tool "${run[@]}" >/dev/null &&
+        PVN_SOFTVERBS_DIR='' of "$1" tool valgrind -q --tool=callgrind --separate-callers=16 --callgrind-out-file="$tmp/out" "${run[@]}" >/dev/null
+}
+
+# Instructions of all of the process per message, the device's and the C library's, too: what sets the processor time.
+with_device() {
+    local bytes depth mode few many
+    printf '%-8s %8s %6s' profile bytes depth
+    for mode in $modes ib $bare; do printf ' %9s' "$mode"; done
+    echo "  with the device's"
+    for bytes in 65536 1048576; do
+        for depth in 1 8; do
+            printf '%-8s %8s %6s' "$1" "$bytes" "$depth"
+            for mode in $modes ib $bare; do
+                few=$(executed "$mode" 200 "$bytes" "$depth")
+                many=$(executed "$mode" 600 "$bytes" "$depth")
+                printf ' %9s' $(((many - few) / 400))
+            done
+            echo
+        done
+    done
+}
+executed() {
+    callgrind "$@" || { echo "callgrind failed" >&2; exit 3; }
+    awk '$1 == "totals:" { print $2 }' "$tmp/out"
 }
 
 # Samples of the processors within each one's own object, % of all of the run.
@@ -155,12 +184,12 @@ shares_of() {
     command perf record -q -e cpu-clock -o "$tmp/perf.data" true >/dev/null 2>&1 ||
         { echo "skip shares: 'perf record -e cpu-clock' does not work here"; return; }
     printf '%-8s %-24s' profile "% of samples"
-    for mode in $modes ib; do printf ' %20s' "$mode"; done
+    for mode in $modes ib $bare; do printf ' %20s' "$mode"; done
     echo
     for what in "--sizes 8" "--sizes 4K" "--sizes 64K" "--sizes 4M" "--comms 16 --sizes 64K"; do
         rm -f "$tmp"/share.*
         for ((r = 1; r <= rounds; r++)); do
-            for mode in $modes ib; do
+            for mode in $modes ib $bare; do
                 object=$(object_of "$mode")
                 # shellcheck disable=SC2086
                 of "$mode" command perf record -q -F 2000 -e cpu-clock -o "$tmp/perf.data" "$build/pvn-perf" p2p --ranks 2 --memory pinned \
@@ -170,7 +199,7 @@ shares_of() {
             done
         done
         printf '%-8s %-24s' "$1" "$what"
-        for mode in $modes ib; do
+        for mode in $modes ib $bare; do
             printf ' %20s' "$(sort -n "$tmp/share.$mode" | awk '{ v[NR] = $1 } END { printf "%.2f (%.2f..%.2f)", v[int((NR + 1) / 2)], v[1], v[NR] }')"
         done
         echo
@@ -183,7 +212,7 @@ perf() {
     local out=$1 before after
     shift
     before=$("$build/tests/bench/core_distance")
-    "$build/pvn-perf" p2p --ranks 2 --memory pinned --quiet "${plugins[@]}" "$@" --csv "$tmp/one.csv" >"$tmp/said" 2>&1 || { cat "$tmp/said" >&2; exit 3; }
+    "$build/pvn-perf" p2p --ranks 2 --memory pinned --quiet "${plugins[@]}" "${settings[@]}" "$@" --csv "$tmp/one.csv" >"$tmp/said" 2>&1 || { cat "$tmp/said" >&2; exit 3; }
     after=$("$build/tests/bench/core_distance")
     measurement=$((measurement + 1))
     echo "$measurement,$before,$after" >>"$tmp/distance.csv"
@@ -197,18 +226,20 @@ for profile in $profiles; do
     [[ -z $shares ]] || { shares_of "$profile"; continue; }
     if [[ -z $times ]]; then
         device_counts "$profile"
-        if command -v valgrind >/dev/null; then instructions "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
+        if command -v valgrind >/dev/null; then instructions "$profile"; with_device "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
         [[ -z $counts ]] || continue
         comms_at_once "$profile"
     fi
     for mode in $modes; do
-        plugins=(--plugin "pvrdma=$own" --plugin "ib=$ib" --env "pvrdma:NCCL_PVRDMA_RDMA_MODE=$mode")
+        plugins=(--plugin "pvrdma=$own" --plugin "ib=$ib")
+        [[ -z $bare ]] || plugins+=(--plugin "bare=$(object_of bare)")
+        settings=(--env "pvrdma:NCCL_PVRDMA_RDMA_MODE=$mode")
         rm -f "$tmp"/*.csv
         perf /dev/null --check --bandwidth --sizes 8,4K,64K,1M --time 0.01
         rm -f "$tmp/distance.csv"
         measurement=0
         for ((r = 1; r <= rounds; r++)); do
-            ((r % 2)) && plugins=("${plugins[@]:2:2}" "${plugins[@]:0:2}" "${plugins[@]:4}")
+            plugins=("${plugins[@]:2}" "${plugins[@]:0:2}")
             # Each in processes of its own: the packets of small messages leave the heap of software verbs in pieces, which costs
             # 4 MiB up to a quarter of their bandwidth.
             for size in 8 4K 64K 1M; do perf "$tmp/p2p.csv" --latency --sizes $size --time 0.4; done
@@ -218,7 +249,7 @@ for profile in $profiles; do
             done
         done
         echo "profile $profile, $mode mode, $rounds rounds, $(nproc) CPUs, Linux $(uname -r)"
-        awk -F, -v own=pvrdma -v order="pvrdma ib" -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/tcp.awk" \
+        awk -F, -v own=pvrdma -v order="pvrdma ib $bare" -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/tcp.awk" \
             "$tmp/distance.csv" "$tmp/p2p.csv"
     done
 done
