@@ -12,7 +12,8 @@
 # hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. A run in which the hypervisor
 # has moved the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
-# that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
+# that does the least (bare_net.c, over RDMA bare_verbs.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is
+# the network's and NCCL's.
 # --cc: the congestion control; without it the machine's default. PVN_SOFTVERBS_SET='set doorbell_ns N' gives doorbells a price with
 # --over pvrdma; see tests/softverbs/README.md. --init: instead of all that, the time of ncclCommInitRankConfig, which makes two
 # connections for each channel.
@@ -43,7 +44,7 @@ case $over in
 tcp | roce | pvrdma) ;;
 *) echo "--over $over: tcp, roce or pvrdma" >&2; exit 2 ;;
 esac
-[[ $over == tcp || ! $bare ]] || { echo "--bare: it is for --over tcp" >&2; exit 2; }
+[[ $over == tcp ]] && least=bare_net || least=bare_verbs
 # shellcheck source=tests/nccl/double.sh
 . "$src/tests/nccl/double.sh"
 ((EUID == 0)) || { echo "skip bench-nccl: network namespaces need root"; exit 77; }
@@ -71,7 +72,7 @@ ends=("$(IFS=,; echo "${cpus[*]:0:half}")" "$(IFS=,; echo "${cpus[*]:half:half}"
 distance() { taskset -c "${cpus[0]},${cpus[half]}" "$build/tests/bench/core_distance"; }
 if [[ $bare ]]; then
     [[ -r $nccl_src/src/plugin/net/net_v12.cc ]] || { echo "--bare: $nccl_src has no net API v12, as NCCL 2.30.7 has" >&2; exit 2; }
-    make -C "$build" -s tests/bench/bare_net.la || exit 1
+    make -C "$build" -s "tests/bench/$least.la" || exit 1
 fi
 mkdir "$tmp/stats" "$tmp/verbs" "$tmp/fabric" "$tmp/sys0" "$tmp/sys1"
 if [[ $over != tcp ]]; then
@@ -99,7 +100,7 @@ done
 rank() {
     local plugin=$1 net=$1
     case $1 in
-    bare) plugin=$build/tests/bench/.libs/bare_net.so net="bare TCP" ;;
+    bare) plugin=$build/tests/bench/.libs/$least.so net="bare TCP" && [[ $over == tcp ]] || net="bare verbs" ;;
     none) [[ $over == tcp ]] && net=Socket || net=IB ;;
     esac
     # NCCL_NET makes NCCL end where it would otherwise take another network.
@@ -113,7 +114,7 @@ rank() {
             # See peer_rdma.sh.
             MALLOC_TRIM_THRESHOLD_=$((1 << 30)) MALLOC_MMAP_THRESHOLD_=$((1 << 30)))
         # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
-        [[ $net != IB ]] || env+=(NCCL_IB_GID_INDEX="$([[ $over == pvrdma ]] && echo 1 || echo 3)" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
+        [[ $1 == pvrdma ]] || env+=(NCCL_IB_GID_INDEX="$([[ $over == pvrdma ]] && echo 1 || echo 3)" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
     fi
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
         taskset -c "${ends[$4]}" timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
