@@ -7,6 +7,11 @@
  * sleeps. It shows what the kernel's TCP allows on a path to a plugin that copies:
  * tests/bench/tcp.sh --bare measures it beside the others. Never installed.
  *
+ * Two settings show what is left to a plugin whose comms can survive the loss of a connection:
+ * PVN_BARE_ACKNOWLEDGES: a send of more than 4 KiB is done when the receiver has acknowledged it, by
+ * a byte. PVN_BARE_CONTROL: a comm has a second connection, and is ready when both ends have greeted
+ * each other on it.
+ *
  * To read header and payload in one call the receiver has to know the length beforehand: it guesses
  * that a stream of messages of one length goes on. A message that turns out shorter has brought
  * bytes of the next one, which are carried over; the buffer behind the message is overwritten, as
@@ -31,7 +36,10 @@
 
 enum {
     HEADER = 16, /* bytes */
-    STEADY = 16  /* messages of one length in a row, after which the next is expected to have it */
+    STEADY = 16, /* messages of one length in a row, after which the next is expected to have it */
+    ACKNOWLEDGED_FROM = 4097, /* bytes */
+    GREETING = 64,            /* bytes */
+    STATE_AT = 64             /* where connect keeps its comm in the handle */
 };
 
 struct comm;
@@ -41,12 +49,16 @@ struct request {
     char *data;
     size_t size;  /* to be sent, or that may come; then, that came */
     size_t moved; /* with the header */
+    bool kept;    /* a send that the receiver has to acknowledge */
     uint64_t head[HEADER / 8];
 };
 
 struct comm {
-    int fd;
+    int fd, control; /* -1: there is none */
     bool sender;
+    struct comm *accepting; /* listener: it has a stream and lacks its control connection */
+    unsigned acknowledged;  /* sender: bytes that have come and belong to no send yet */
+    unsigned oldest;        /* sender: request that may wait for the next of them */
     struct request req[NCCL_NET_MAX_REQUESTS];
     unsigned posted, next; /* requests: made, complete; they complete in order */
     /* receiver */
@@ -58,11 +70,14 @@ struct comm {
 
 static struct sockaddr_in own;
 static char own_name[IF_NAMESIZE];
+static bool acknowledges, has_control;
 
 static ncclResult_t bare_init(void **ctx, uint64_t id, ncclNetCommConfig_v12_t *config,
                               ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
     struct ifaddrs *all;
+    acknowledges = getenv("PVN_BARE_ACKNOWLEDGES") != NULL;
+    has_control = getenv("PVN_BARE_CONTROL") != NULL;
     if (getifaddrs(&all) != 0)
         return ncclSystemError;
     for (struct ifaddrs *i = all; i; i = i->ifa_next) {
@@ -112,6 +127,7 @@ static ncclResult_t comm_new(int fd, bool sender, void **out)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     fcntl(fd, F_SETFL, O_NONBLOCK);
     c->fd = fd;
+    c->control = -1;
     c->sender = sender;
     *out = c;
     return ncclSuccess;
@@ -130,20 +146,69 @@ static ncclResult_t bare_listen(void *ctx, int dev, void *handle, void **listene
     return comm_new(fd, false, listener);
 }
 
+static int dial(const void *handle)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return fd < 0 || connect(fd, handle, sizeof(struct sockaddr_in)) != 0 ? -1 : fd;
+}
+
+/* 1 it has come, 0 it has not, -1 the connection is broken. */
+static int greeted(int fd)
+{
+    char greeting[GREETING];
+    ssize_t n = recv(fd, greeting, sizeof(greeting), MSG_DONTWAIT);
+    return n == sizeof(greeting) ? 1 : n < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+static bool greet(int fd)
+{
+    char greeting[GREETING] = {0};
+    return send(fd, greeting, sizeof(greeting), MSG_NOSIGNAL) == sizeof(greeting);
+}
+
 static ncclResult_t bare_connect(void *ctx, int dev, void *handle, void **comm,
                                  ncclNetDeviceHandle_v12_t **dev_comm)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, handle, sizeof(struct sockaddr_in)) != 0)
-        return ncclSystemError;
-    return comm_new(fd, true, comm);
+    struct comm *c;
+    *comm = NULL;
+    memcpy(&c, (char *)handle + STATE_AT, sizeof(c));
+    if (!c) {
+        if (comm_new(dial(handle), true, (void **)&c) != ncclSuccess)
+            return ncclSystemError;
+        if (has_control && ((c->control = dial(handle)) < 0 || !greet(c->control)))
+            return ncclSystemError;
+        memcpy((char *)handle + STATE_AT, &c, sizeof(c));
+    }
+    int rc = c->control < 0 ? 1 : greeted(c->control);
+    *comm = rc == 1 ? c : NULL;
+    return rc < 0 ? ncclRemoteError : ncclSuccess;
 }
 
+/* The stream is the first of a comm's two connections, as they are dialled in that order. */
 static ncclResult_t bare_accept(void *listener, void **comm, ncclNetDeviceHandle_v12_t **dev_comm)
 {
-    int fd = accept4(((struct comm *)listener)->fd, NULL, NULL, SOCK_CLOEXEC);
+    struct comm *l = listener, *c = l->accepting;
     *comm = NULL;
-    return fd < 0 && errno == EAGAIN ? ncclSuccess : comm_new(fd, false, comm);
+    if (!c || c->control < 0) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0)
+            return errno == EAGAIN ? ncclSuccess : ncclSystemError;
+        if (c)
+            c->control = fd;
+        else if (comm_new(fd, false, (void **)&l->accepting) != ncclSuccess)
+            return ncclSystemError;
+        c = l->accepting;
+    }
+    if (has_control) {
+        int rc = c->control < 0 ? 0 : greeted(c->control);
+        if (rc <= 0)
+            return rc < 0 ? ncclRemoteError : ncclSuccess;
+        if (!greet(c->control))
+            return ncclRemoteError;
+    }
+    l->accepting = NULL;
+    *comm = c;
+    return ncclSuccess;
 }
 
 static ncclResult_t bare_reg(void *comm, void *data, size_t size, int type, void **mr)
@@ -183,8 +248,35 @@ static int send_some(struct comm *c, struct request *r)
     ssize_t n = sendmsg(c->fd, &mh, MSG_NOSIGNAL);
     if (n > 0)
         r->moved += (size_t)n;
-    r->done = r->moved == HEADER + r->size;
+    r->kept = acknowledges && r->size >= ACKNOWLEDGED_FROM;
+    r->done = r->moved == HEADER + r->size && !r->kept;
     return outcome(n);
+}
+
+static bool written(const struct request *r)
+{
+    return r->moved == HEADER + r->size;
+}
+
+/* Sender: sends that the receiver has acknowledged are done. They are in order. */
+static int take_acknowledgements(struct comm *c)
+{
+    char bytes[NCCL_NET_MAX_REQUESTS];
+    while (c->oldest != c->next) {
+        struct request *r = &c->req[c->oldest % NCCL_NET_MAX_REQUESTS];
+        if (r->kept && !r->done) {
+            ssize_t n = c->acknowledged ? 0 : recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+            if (n < 0)
+                return outcome(n);
+            c->acknowledged += (unsigned)n;
+            if (c->acknowledged == 0)
+                return -1;
+            c->acknowledged--;
+            r->done = true;
+        }
+        c->oldest++;
+    }
+    return 1;
 }
 
 static ssize_t from_carry(struct comm *c, const struct iovec *iov, int count)
@@ -220,6 +312,8 @@ static int finish(struct comm *c, struct request *r, size_t len)
     c->last = len;
     r->size = len;
     r->done = true;
+    if (acknowledges && len >= ACKNOWLEDGED_FROM && send(c->fd, "", 1, MSG_NOSIGNAL) != 1)
+        return -1;
     return 1;
 }
 
@@ -246,8 +340,10 @@ static ncclResult_t progress(struct comm *c)
         int rc = c->sender ? send_some(c, r) : receive_some(c, r);
         if (rc <= 0)
             return rc < 0 ? ncclRemoteError : ncclSuccess;
-        c->next += r->done;
+        c->next += c->sender ? written(r) : r->done;
     }
+    if (c->sender && c->oldest != c->next && take_acknowledgements(c) < 0)
+        return ncclRemoteError;
     return ncclSuccess;
 }
 
@@ -301,6 +397,8 @@ static ncclResult_t bare_close(void *comm)
 {
     struct comm *c = comm;
     close(c->fd);
+    if (c->control >= 0)
+        close(c->control);
     free(c->carry);
     free(c);
     return ncclSuccess;
