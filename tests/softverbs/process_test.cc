@@ -141,6 +141,32 @@ class Processes : public testing::Test
     bool killed = false;
 };
 
+// A program under measurement calls nothing of softverbs: its totals are in the file once it has exited.
+TEST_F(Processes, TotalsAreWrittenAtTheExit)
+{
+    std::string file = std::string(dir) + "/totals";
+    setenv("PVN_SOFTVERBS_TOTALS", file.c_str(), 1);
+    EXPECT_EXIT(
+        {
+            lib().sv_configure("profile pvrdma");
+            {
+                End e;
+                ibv_wc wc;
+                ibv_poll_cq(e.cq, 1, &wc);
+                ibv_poll_cq(e.cq, 1, &wc);
+            }
+            exit(0);
+        },
+        testing::ExitedWithCode(0), "");
+    unsetenv("PVN_SOFTVERBS_TOTALS");
+    FILE *f = fopen(file.c_str(), "r");
+    ASSERT_NE(f, nullptr);
+    char line[200] = "";
+    EXPECT_NE(fgets(line, sizeof line, f), nullptr);
+    fclose(f);
+    EXPECT_STREQ(line, "doorbells=2 poll_empty=2 send_wr=0 recv_wr=0 cqe=0\n");
+}
+
 TEST_F(Processes, AllOperationsCrossProcesses)
 {
     both(
