@@ -84,6 +84,26 @@ on_device() {
             printf "%.2f, %.2f, %.2f\n", c["doorbells"], c["send_wr"] + c["recv_wr"], c["cqe"] }'
 }
 
+# Doorbells of both ends per message that one process sends to another, one in flight, receives posted ahead: with the polls that find
+# nothing, which a device at work makes of a wait. As the difference of two runs, so that set-up does not count.
+doorbells_in_flight() {
+    local bytes mode
+    for bytes in 8 64K; do
+        printf '%-8s %8s %6s' "$1" "$bytes" 1
+        for mode in $modes ib $bare; do
+            printf ' %22s' "$(awk -v few="$(doorbells_of "$mode" "$bytes" 1000)" -v many="$(doorbells_of "$mode" "$bytes" 5000)" \
+                'BEGIN { printf "%.2f", (many - few) / 8000 }')"
+        done
+        echo '  doorbells between two processes'
+    done
+}
+doorbells_of() {
+    rm -f "$tmp/totals"
+    PVN_SOFTVERBS_TOTALS=$tmp/totals of "$1" "$build/pvn-perf" p2p --ranks 2 --memory pinned --quiet --plugin "x=$(object_of "$1")" --latency \
+        --sizes "$2" --warmup 0 --iters "$3" >"$tmp/said" 2>&1 || { cat "$tmp/said" >&2; exit 3; }
+    awk -F '[= ]' '{ sum += $2 } END { print sum }' "$tmp/totals"
+}
+
 # Comms between two processes, set up at once, nothing sent.
 comms_at_once() {
     local n r mode sides calls
@@ -226,6 +246,7 @@ for profile in $profiles; do
     [[ -z $shares ]] || { shares_of "$profile"; continue; }
     if [[ -z $times ]]; then
         device_counts "$profile"
+        doorbells_in_flight "$profile"
         if command -v valgrind >/dev/null; then instructions "$profile"; with_device "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
         [[ -z $counts ]] || continue
         comms_at_once "$profile"
