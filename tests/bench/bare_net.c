@@ -49,7 +49,6 @@ struct request {
     char *data;
     size_t size;  /* to be sent, or that may come; then, that came */
     size_t moved; /* with the header */
-    bool kept;    /* a send that the receiver has to acknowledge */
     uint64_t head[HEADER / 8];
 };
 
@@ -241,6 +240,18 @@ static int pieces(struct request *r, size_t size, struct iovec *iov)
     return n;
 }
 
+/* The kernel has all of a send. */
+static bool written(const struct request *r)
+{
+    return r->moved == HEADER + r->size;
+}
+
+/* The receiver acknowledges it, and until then its send is not done. */
+static bool is_acknowledged(const struct request *r)
+{
+    return acknowledges && r->size >= ACKNOWLEDGED_FROM;
+}
+
 static int send_some(struct comm *c, struct request *r)
 {
     struct iovec iov[2];
@@ -248,14 +259,8 @@ static int send_some(struct comm *c, struct request *r)
     ssize_t n = sendmsg(c->fd, &mh, MSG_NOSIGNAL);
     if (n > 0)
         r->moved += (size_t)n;
-    r->kept = acknowledges && r->size >= ACKNOWLEDGED_FROM;
-    r->done = r->moved == HEADER + r->size && !r->kept;
+    r->done = written(r) && !is_acknowledged(r);
     return outcome(n);
-}
-
-static bool written(const struct request *r)
-{
-    return r->moved == HEADER + r->size;
 }
 
 /* Sender: sends that the receiver has acknowledged are done. They are in order. */
@@ -264,7 +269,7 @@ static int take_acknowledgements(struct comm *c)
     char bytes[NCCL_NET_MAX_REQUESTS];
     while (c->oldest != c->next) {
         struct request *r = &c->req[c->oldest % NCCL_NET_MAX_REQUESTS];
-        if (r->kept && !r->done) {
+        if (is_acknowledged(r)) {
             ssize_t n = c->acknowledged ? 0 : recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
             if (n < 0)
                 return outcome(n);
@@ -312,7 +317,7 @@ static int finish(struct comm *c, struct request *r, size_t len)
     c->last = len;
     r->size = len;
     r->done = true;
-    if (acknowledges && len >= ACKNOWLEDGED_FROM && send(c->fd, "", 1, MSG_NOSIGNAL) != 1)
+    if (is_acknowledged(r) && send(c->fd, "", 1, MSG_NOSIGNAL) != 1)
         return -1;
     return 1;
 }

@@ -49,9 +49,9 @@ struct tail {
 struct entry {
     uint64_t to;
     uint32_t rkey;
-    uint32_t taken;  /* messages that the receiver has */
-    uint32_t number; /* of the message, from 1 on; the last word that is written */
+    uint32_t taken; /* messages that the receiver has */
     uint32_t unused;
+    uint32_t number; /* of the message, from 1 on; the last word, visible when the others are */
 };
 
 struct side {

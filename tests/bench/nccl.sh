@@ -44,7 +44,8 @@ case $over in
 tcp | roce | pvrdma) ;;
 *) echo "--over $over: tcp, roce or pvrdma" >&2; exit 2 ;;
 esac
-[[ $over == tcp ]] && least=bare_net || least=bare_verbs
+least=bare_net least_name="bare TCP"
+[[ $over == tcp ]] || least=bare_verbs least_name="bare verbs"
 # shellcheck source=tests/nccl/double.sh
 . "$src/tests/nccl/double.sh"
 ((EUID == 0)) || { echo "skip bench-nccl: network namespaces need root"; exit 77; }
@@ -100,7 +101,7 @@ done
 rank() {
     local plugin=$1 net=$1
     case $1 in
-    bare) plugin=$build/tests/bench/.libs/$least.so net="bare TCP" && [[ $over == tcp ]] || net="bare verbs" ;;
+    bare) plugin=$build/tests/bench/.libs/$least.so net=$least_name ;;
     none) [[ $over == tcp ]] && net=Socket || net=IB ;;
     esac
     # NCCL_NET makes NCCL end where it would otherwise take another network.

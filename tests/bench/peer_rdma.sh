@@ -87,12 +87,13 @@ on_device() {
 # Doorbells of both ends per message that one process sends to another, one in flight, receives posted ahead: with the polls that find
 # nothing, which a device at work makes of a wait. As the difference of two runs, so that set-up does not count.
 doorbells_in_flight() {
-    local bytes mode
+    local bytes mode few many
     for bytes in 8 64K; do
         printf '%-8s %8s %6s' "$1" "$bytes" 1
         for mode in $modes ib $bare; do
-            printf ' %22s' "$(awk -v few="$(doorbells_of "$mode" "$bytes" 1000)" -v many="$(doorbells_of "$mode" "$bytes" 5000)" \
-                'BEGIN { printf "%.2f", (many - few) / 8000 }')"
+            few=$(doorbells_of "$mode" "$bytes" 1000)
+            many=$(doorbells_of "$mode" "$bytes" 5000)
+            printf ' %22s' "$(awk -v d=$((many - few)) 'BEGIN { printf "%.2f", d / 8000 }')"
         done
         echo '  doorbells between two processes'
     done
