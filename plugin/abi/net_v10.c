@@ -3,6 +3,7 @@
 /* NCCL's net plugin interface, version 10: see nccl/net_v10.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
+#include "comm/plugin.h"
 #include "engine/lane.h"
 #include "nccl/net_v10.h"
 
@@ -50,7 +51,11 @@ static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *
 
 static ncclResult_t makeVDevice_v10(int *d, ncclNetVDeviceProps_v10_t *props)
 {
-    return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V10);
+    ncclResult_t rc = abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V10);
+
+    if (rc == ncclSuccess && props->ndevs > 1)
+        pvn_plugin_stay_mapped();
+    return rc;
 }
 
 extern const ncclNet_v10_t ncclNetPlugin_v10;

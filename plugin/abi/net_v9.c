@@ -3,6 +3,7 @@
 /* NCCL's net plugin interface, version 9: see nccl/net_v9.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
+#include "comm/plugin.h"
 #include "engine/lane.h"
 #include "nccl/net_v9.h"
 
@@ -42,7 +43,11 @@ static ncclResult_t getProperties_v9(int dev, ncclNetProperties_v9_t *p)
 
 static ncclResult_t makeVDevice_v9(int *d, ncclNetVDeviceProps_v9_t *props)
 {
-    return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V9);
+    ncclResult_t rc = abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V9);
+
+    if (rc == ncclSuccess && props->ndevs > 1)
+        pvn_plugin_stay_mapped();
+    return rc;
 }
 
 extern const ncclNet_v9_t ncclNetPlugin_v9;

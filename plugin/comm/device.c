@@ -19,6 +19,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 static int count, physical;
+static bool hidden; /* the virtual ones are not counted */
 static struct pvn_device
     table[PVN_MAX_DEVICES]; /* no heap: interfaces before v11 never let go of it */
 /* Interfaces that TCP can use, where the table has RDMA devices. */
@@ -45,6 +46,7 @@ static void clear(void)
     __atomic_store_n(&count, 0, __ATOMIC_RELEASE);
     physical = 0;
     spares = 0;
+    hidden = false;
     left_out[0] = '\0';
     pvn_placement_forget();
 }
@@ -178,16 +180,29 @@ void pvn_devices_after_fork(void)
             pvn_transports[t]->after_fork();
 }
 
+static void hide(bool so)
+{
+    __atomic_store_n(&hidden, so, __ATOMIC_RELAXED);
+}
+
 int pvn_devices_count(void)
 {
-    return __atomic_load_n(&count, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&hidden, __ATOMIC_RELAXED) ? physical
+                                                      : __atomic_load_n(&count, __ATOMIC_ACQUIRE);
 }
 
 const struct pvn_device *pvn_device_get(int i)
 {
-    if (i < 0 || i >= pvn_devices_count())
+    if (i < 0 || i >= __atomic_load_n(&count, __ATOMIC_ACQUIRE))
         return NULL;
+    if (i >= physical)
+        hide(false);
     return &table[i];
+}
+
+void pvn_devices_hide_virtual(void)
+{
+    hide(true);
 }
 
 /* True if an interface is one of these devices'. */
@@ -358,6 +373,7 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
     for (i = physical; i < count; i++)
         if (table[i].nmembers == n &&
             memcmp(table[i].members, devs, sizeof(int) * (size_t)n) == 0) {
+            hide(false);
             *index = i;
             goto out;
         }
@@ -369,6 +385,7 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
     join(&v, devs, n);
     *index = count;
     add_device(&v);
+    hide(false);
 out:
     pthread_mutex_unlock(&lock);
     return rc;

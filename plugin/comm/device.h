@@ -22,9 +22,14 @@ void pvn_devices_unload(void);
 /* In a forked child: forgets the parent's devices, of which nothing is destroyed. */
 void pvn_devices_after_fork(void);
 
+/* Without the virtual ones while these are hidden. */
 int pvn_devices_count(void);
-/* NULL out of range. */
+/* NULL out of range. Virtual ones are hidden no longer once one of them is looked up. */
 const struct pvn_device *pvn_device_get(int i);
+/* No communicator is left. NCCL that unloads the plugin counts again, and takes all that it finds for physical
+ * devices, also where the library has stayed mapped (2.29.7 to 2.30.7: src/plugin/plugin_open.cc forgets the
+ * handle). NCCL that keeps the plugin (NCCL_NET_PLUGIN_REF_COUNT) goes on with the numbers it has. */
+void pvn_devices_hide_virtual(void);
 
 /*
  * Joins n physical devices into a new one, or finds the one that was made of the same before. 0 and

@@ -131,6 +131,16 @@ static int load(int abi, struct pvn_err *err)
     return 0;
 }
 
+void pvn_plugin_stay_mapped(void)
+{
+    Dl_info info;
+
+    if (!dladdr(&plugin_state, &info) || !info.dli_fname ||
+        !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
+        pvn_info(PVN_INIT | PVN_NET, "the library may be unmapped with joined devices: %s",
+                 dlerror());
+}
+
 int pvn_plugin_init(const struct pvn_init_args *args, struct pvn_ctx **out, struct pvn_err *err)
 {
     struct pvn_ctx *ctx = NULL;
@@ -192,6 +202,8 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     pthread_mutex_lock(&plugin_state.lock);
     plugin_state.held--;
     free(ctx);
+    if (!plugin_state.contexts)
+        pvn_devices_hide_virtual();
     if (!plugin_state.contexts && plugin_state.held)
         pvn_info(
             PVN_NET,

@@ -44,6 +44,10 @@ int pvn_plugin_init(const struct pvn_init_args *args, struct pvn_ctx **ctx, stru
  * an init that failed, and in a child of the process that made it. */
 int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err);
 
+/* The library stays mapped when NCCL closes it. NCCL 2.24 and 2.25 (interfaces v9 and v10) remember how many
+ * devices they have joined, and ask for these of a plugin that they have loaded again. */
+void pvn_plugin_stay_mapped(void);
+
 /* 0, or -EBADFD before init or after the last finalize, -ECHILD in a forked child, with *err. */
 int pvn_plugin_ready(struct pvn_err *err);
 

@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace nccl;
@@ -554,10 +555,10 @@ TEST(Devices, WithoutPciStayApart)
         GTEST_SKIP() << why;
 }
 
-// Two interfaces joined: a lane on each, and both carry data.
-TEST(Devices, TwoJoinedInterfacesBothCarryData)
+// The body has two interfaces, va and vb, that NCCL may join.
+std::string with_two_to_join(const std::function<void()> &body)
 {
-    std::string why = pvn_test::in_netns([] {
+    std::string why = pvn_test::in_netns([&] {
         ASSERT_TRUE(pvn_test::sh(
             "ip link set lo up && ip link add va type veth peer name vb && "
             "ip addr add 198.51.100.1/25 dev va && ip addr add 198.51.100.129/25 dev vb "
@@ -565,47 +566,88 @@ TEST(Devices, TwoJoinedInterfacesBothCarryData)
         ASSERT_TRUE(pvn_test::links_run("va vb"));
         setenv("NCCL_SOCKET_IFNAME", "=va,vb", 1);
         setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // without PCI devices
-        Log::get().clear();
-        for (int abi : {9, 12}) {
-            Net n(abi);
-            int ndev = 0, d = -1, again = -1;
-            ASSERT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
-            ASSERT_EQ(2, ndev) << Log::get().text();
-            ncclNetVDeviceProps_v12_t v = {};
-            v.ndevs = 2;
-            v.devs[1] = 1;
-            ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &d, &v)) << Log::get().text();
-            EXPECT_EQ(2, d);
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &again, &v));
-            EXPECT_EQ(d, again) << "another communicator's wish for the same";
-            ncclNetProperties_v12_t one, both;
-            ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, 0, &one));
-            ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, d, &both));
-            EXPECT_EQ(std::string(one.name) == "va" ? "va+vb" : "vb+va", std::string(both.name));
-            EXPECT_EQ(2, both.vProps.ndevs);
-            EXPECT_EQ(1, both.vProps.devs[1]);
-            EXPECT_EQ(2 * one.speed, both.speed);
-            if (abi == 12) { // NCCL remembers the joined device over a finalize
-                ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
-                ASSERT_EQ(ncclSuccess, pvn_netdrv_finalize(n.d, n.ctx));
-                ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
-                EXPECT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, d, &both));
-                EXPECT_EQ(2, both.vProps.ndevs);
-            }
-            v.devs[1] = d;
-            EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &again, &v))
-                << "of a virtual one";
-
-            Pair p(n, d);
-            ASSERT_TRUE(p.up()) << Log::get().text();
-            EXPECT_NE(std::string::npos, Log::get().text().find("2 lanes")) << Log::get().text();
-            Flow f = plain(p, {1, 3000000, 0, 700000, 64, 5000000});
-            EXPECT_TRUE(f.run());
-            f.check();
-        }
+        body();
     });
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     unsetenv("NCCL_PVRDMA_VDEVICE");
+    return why;
+}
+
+// A lane on each interface, and both carry data.
+void join_two(int abi)
+{
+    Log::get().clear();
+    Net n(abi);
+    int ndev = 0, d = -1, again = -1;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+    ASSERT_EQ(2, ndev) << Log::get().text();
+    ncclNetVDeviceProps_v12_t v = {};
+    v.ndevs = 2;
+    v.devs[1] = 1;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &d, &v)) << Log::get().text();
+    EXPECT_EQ(2, d);
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &again, &v));
+    EXPECT_EQ(d, again) << "another communicator's wish for the same";
+    ncclNetProperties_v12_t one, both;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, 0, &one));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, d, &both));
+    EXPECT_EQ(std::string(one.name) == "va" ? "va+vb" : "vb+va", std::string(both.name));
+    EXPECT_EQ(2, both.vProps.ndevs);
+    EXPECT_EQ(1, both.vProps.devs[1]);
+    EXPECT_EQ(2 * one.speed, both.speed);
+    // After the last finalize NCCL counts as if the plugin had been loaded again, or goes on with what it has.
+    for (bool counts : {true, false}) {
+        if (abi < 11)
+            break;
+        ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_finalize(n.d, n.ctx));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+        EXPECT_EQ(2, ndev);
+        EXPECT_EQ(ncclSuccess, counts ? pvn_netdrv_make_vdevice(n.d, &again, &v)
+                                      : pvn_netdrv_properties(n.d, d, &both));
+        EXPECT_EQ(d, again);
+        EXPECT_EQ(2, both.vProps.ndevs);
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+        EXPECT_EQ(3, ndev);
+    }
+    v.devs[1] = d;
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &again, &v)) << "of a virtual one";
+
+    Pair p(n, d);
+    ASSERT_TRUE(p.up()) << Log::get().text();
+    EXPECT_NE(std::string::npos, Log::get().text().find("2 lanes")) << Log::get().text();
+    Flow f = plain(p, {1, 3000000, 0, 700000, 64, 5000000});
+    EXPECT_TRUE(f.run());
+    f.check();
+}
+
+TEST(Devices, TwoJoinedInterfacesBothCarryData)
+{
+    std::string why = with_two_to_join([] { join_two(12); });
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
+// NCCL 2.24 and 2.25 unload the plugin with the last communicator, load it again with the next, and ask for the device
+// that they joined before. A library that stays mapped is for a process of its own.
+TEST(Devices, AreJoinedStillWhenAnOlderNcclLoadsThePluginAgain)
+{
+    std::string why = with_two_to_join([] {
+        for (int abi : {9, 10}) {
+            pid_t pid = fork();
+            if (pid == 0) {
+                join_two(abi);
+                Net again(abi);
+                ncclNetProperties_v12_t both;
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_properties(again.d, 2, &both));
+                _exit(testing::Test::HasFailure());
+            }
+            int status = -1;
+            ASSERT_EQ(pid, waitpid(pid, &status, 0));
+            EXPECT_EQ(0, status) << "interface v" << abi;
+        }
+    });
     if (!why.empty())
         GTEST_SKIP() << why;
 }
