@@ -61,9 +61,10 @@ struct pvn_flush_plan {
     char text[256];
 };
 
-/* NCCL itself requests a flush below compute capability 9.0 and none from 9.0 up unless
- * forceFlush is set (2.30.7, graph/paths.cc, ncclTopoNeedFlush), so `force` matters from 9.0 up
- * only. */
+/* NCCL itself requests a flush below compute capability 9.0. From 9.0 up it requests one where forceFlush
+ * or NCCL_NET_FORCE_FLUSH is set, and where the CPU reaches the GPU over C2C but the NIC over PCIe, so that a flag may
+ * overtake data (2.30.7, graph/paths.cc, ncclTopoNeedFlush). So what it requests is done on any GPU, and `force` matters
+ * from 9.0 up only. */
 void pvn_flush_decide(enum pvn_flush_mode mode, const struct pvn_cuda_caps *gpu, bool nic_can_read,
                       struct pvn_flush_plan *out);
 

@@ -53,10 +53,13 @@ static void decide_auto(const struct pvn_cuda_caps *gpu, bool nic_can_read,
                         struct pvn_flush_plan *out)
 {
     bool newer = gpu->cc_major >= CC_ORDERED;
-    if (newer && gpu->ordering != PVN_CU_ORDER_NONE) {
-        out->kind = PVN_FLUSH_NONE;
+    bool ordered = newer && gpu->ordering != PVN_CU_ORDER_NONE;
+    /* The driver's call does nothing within the scope that is ordered (CUDA 13.0, cuFlushGPUDirectRDMAWrites). */
+    if (ordered) {
+        out->kind = nic_can_read ? PVN_FLUSH_READ : PVN_FLUSH_NONE;
         snprintf(out->text, sizeof(out->text),
-                 "flush: none (compute capability %d.%d orders remote writes; driver: %s)",
+                 "flush: %s (compute capability %d.%d orders remote writes; driver: %s)",
+                 nic_can_read ? "RDMA READ by the adapter, where NCCL requests one" : "none",
                  gpu->cc_major, gpu->cc_minor, ordering_name(gpu->ordering));
         return;
     }

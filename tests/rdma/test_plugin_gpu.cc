@@ -326,8 +326,8 @@ TEST_F(PluginGpu, TheFlushFollowsSettingAndDevice)
          "flush: cuFlushGPUDirectRDMAWrites"},
         {"none", 8, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_NONE, 0, 0, 0, 0,
          "flush: none (NCCL_PVRDMA_FLUSH=none"},
-        {"auto", 9, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_ALL, 0, 0, 0, 0,
-         "flush: none (compute capability 9.0"},
+        {"auto", 9, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_ALL, 1, 0, 1, 0,
+         "flush: RDMA READ by the adapter, where NCCL requests one (compute capability 9.0"},
         {"auto", 9, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_NONE, 1, 0, 1, 1, "flush: RDMA READ"},
         {"read", 10, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_ALL, 1, 0, 1, 1, "flush: RDMA READ"},
     };
