@@ -496,7 +496,7 @@ static void empty_inbox(struct pvn_conn *c)
             c->inbox[kept++] = *s;
             continue;
         }
-        pvn_sock_tune(s->fd, c->traffic_class); /* the listener did not know the class */
+        pvn_sock_set_class(s->fd, c->traffic_class); /* the listener did not know the class */
         rc = l ? l->ops->adopt(l, s->stream, s->fd) : -ENOENT;
         if (rc) {
             pvn_info(PVN_NET,

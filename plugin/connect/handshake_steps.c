@@ -302,7 +302,7 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
             return c->err.code;
         c->traffic_class = effective_class(c->cfg.traffic_class >= 0 ? c->cfg.traffic_class
                                                                      : c->theirs.traffic_class);
-        pvn_sock_tune(c->ctrl.fd, c->traffic_class);
+        pvn_sock_set_class(c->ctrl.fd, c->traffic_class);
         c->mine.traffic_class = (int16_t)c->traffic_class;
         if (c->theirs.resumes && c->cfg.received)
             c->mine.received = c->cfg.received(c->theirs.resumes);

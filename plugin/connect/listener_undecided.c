@@ -373,7 +373,6 @@ void listener_take_in(struct pvn_listener *l, uint64_t now)
                 break;
             }
             make_room(l, now);
-            pvn_sock_tune(u.fd, -1);
             l->room[l->nroom++] = u;
             read_preamble(l, l->nroom - 1, now);
         }

@@ -40,6 +40,22 @@ static void set_int(int fd, int level, int option, const char *name, int value)
     }
 }
 
+/* The parameters' keepalive, and no delay. */
+static void tune(int fd)
+{
+    const struct pvn_params *p = pvn_params_get();
+
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, "TCP_NODELAY", 1);
+    if (!p->keepalive_idle)
+        return;
+    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, "SO_KEEPALIVE", 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, "TCP_KEEPIDLE",
+            (int)((p->keepalive_idle + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, "TCP_KEEPINTVL",
+            (int)((p->keepalive_intvl + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
+    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, "TCP_KEEPCNT", p->keepalive_cnt);
+}
+
 int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err *err)
 {
     /* The kernel cuts this to net.core.somaxconn; a ring of many channels may connect at once. */
@@ -47,9 +63,11 @@ int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err
     socklen_t out = sizeof(*addr);
     int fd = socket(addr->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    /* Accepted sockets inherit it, and it decides on the window scale that they offer. */
+    /* Accepted sockets inherit all of this, and SO_RCVBUF decides on the window scale that they offer. */
     if (fd >= 0 && pvn_params_get()->tcp_rcvbuf)
         set_int(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", (int)pvn_params_get()->tcp_rcvbuf);
+    if (fd >= 0)
+        tune(fd);
     pvn_addr_set_port((struct sockaddr *)addr, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)addr, len) != 0 || listen(fd, BACKLOG) != 0 ||
         getsockname(fd, (struct sockaddr *)addr, &out) != 0)
@@ -57,21 +75,11 @@ int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err
     return fd;
 }
 
-void pvn_sock_tune(int fd, int traffic_class)
+void pvn_sock_set_class(int fd, int traffic_class)
 {
-    const struct pvn_params *p = pvn_params_get();
     int domain = AF_INET;
     socklen_t len = sizeof(domain);
 
-    set_int(fd, IPPROTO_TCP, TCP_NODELAY, "TCP_NODELAY", 1);
-    if (p->keepalive_idle) {
-        set_int(fd, SOL_SOCKET, SO_KEEPALIVE, "SO_KEEPALIVE", 1);
-        set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, "TCP_KEEPIDLE",
-                (int)((p->keepalive_idle + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
-        set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, "TCP_KEEPINTVL",
-                (int)((p->keepalive_intvl + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
-        set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, "TCP_KEEPCNT", p->keepalive_cnt);
-    }
     if (traffic_class < 0)
         return;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
@@ -87,7 +95,8 @@ int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct
 
     if (fd < 0)
         return failed(err, fd, PVN_PHASE_DIAL, "a socket for", peer);
-    pvn_sock_tune(fd, traffic_class);
+    tune(fd);
+    pvn_sock_set_class(fd, traffic_class);
     /* Kept while dialling alone, see path_watch.h. */
     if (pvn_params_get()->tcp_user_timeout)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT",

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sockets of connection set-up: listening, dialling, accepting. All are non-blocking and
- * close-on-exec; none ever raises SIGPIPE. A lane's data sockets are dialled here too and get their
- * data options from the lane.
+ * close-on-exec; none ever raises SIGPIPE. All have the parameters' keepalive, and no delay; what is
+ * accepted has both from the socket that listens. An option that the kernel refuses is worth a trace
+ * line, not a connection. A lane's data sockets are dialled here too and get their data options from the lane.
  */
 #ifndef PVN_CONNECT_SOCK_H
 #define PVN_CONNECT_SOCK_H
@@ -21,7 +22,7 @@
 int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err *err);
 
 /*
- * A socket towards `peer`, not connected yet, tuned (see below): a lane adds its own options before
+ * A socket towards `peer`, not connected yet: a lane adds its own options before
  * pvn_sock_connect starts the connection from `local` (its port is not used; len 0 or another
  * family: the kernel chooses). connect returns 0 when it is in progress or done; it closes fd when
  * it fails.
@@ -42,9 +43,8 @@ int pvn_sock_route(const struct sockaddr_storage *peer, socklen_t peer_len,
 /* Next connection of a listening socket; -EAGAIN (without *err) when there is none. */
 int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err *err);
 
-/* The parameters' keepalive, no delay; traffic class where it is not -1. Never fails:
- * an option that the kernel refuses is worth a trace line, not a connection. */
-void pvn_sock_tune(int fd, int traffic_class);
+/* Sets the traffic class where it is not -1. */
+void pvn_sock_set_class(int fd, int traffic_class);
 
 /* 0 if a dialled socket is connected, -EAGAIN if not yet, or the negative errno of the failed attempt. Once
  * connected, the kernel sets no limit to what the peer does not read. */

@@ -55,8 +55,7 @@ class Sock : public ::testing::TestWithParam<const char *>
     void SetUp() override
     {
         here = address(GetParam());
-        listen_addr = here;
-        listener = pvn_sock_listen(&listen_addr, pvn_addr_len(sa(here)), &err);
+        listen();
         if (here.ss_family == AF_INET6 && (listener == -EADDRNOTAVAIL || listener == -EAFNOSUPPORT))
             GTEST_SKIP() << "no IPv6 here";
         ASSERT_LE(0, listener) << text_of(err);
@@ -70,6 +69,27 @@ class Sock : public ::testing::TestWithParam<const char *>
         if (listener >= 0)
             close(listener);
         pvn_params_override(nullptr);
+    }
+
+    void listen()
+    {
+        listen_addr = here;
+        listener = pvn_sock_listen(&listen_addr, pvn_addr_len(sa(here)), &err);
+    }
+
+    // From here on; the listener is another one.
+    void with_params(std::vector<std::string> vars)
+    {
+        std::vector<char *> envp;
+
+        for (auto &v : vars)
+            envp.push_back(&v[0]);
+        envp.push_back(nullptr);
+        ASSERT_EQ(0, pvn_params_read(&params, envp.data(), nullptr));
+        pvn_params_override(&params);
+        close(listener);
+        listen();
+        ASSERT_LE(0, listener) << text_of(err);
     }
 
     int dial(int traffic_class = -1)
@@ -112,6 +132,7 @@ class Sock : public ::testing::TestWithParam<const char *>
         return value;
     }
 
+    pvn_params params;
     sockaddr_storage here, listen_addr;
     int listener = -1;
     std::vector<int> fds;
@@ -134,36 +155,30 @@ TEST_P(Sock, EverySocketIsNonBlockingAndClosedOnExec)
 
 TEST_P(Sock, KeepaliveAndTimeoutsComeFromTheParameters)
 {
-    pvn_params params;
-    char idle[] = "NCCL_PVRDMA_KEEPALIVE_IDLE=1500ms", intvl[] = "NCCL_PVRDMA_KEEPALIVE_INTVL=3s",
-         cnt[] = "NCCL_PVRDMA_KEEPALIVE_CNT=4", user[] = "NCCL_PVRDMA_TCP_USER_TIMEOUT=2500ms";
-    char *envp[] = {idle, intvl, cnt, user, nullptr};
-
-    ASSERT_EQ(0, pvn_params_read(&params, envp, nullptr));
-    pvn_params_override(&params);
+    with_params({"NCCL_PVRDMA_KEEPALIVE_IDLE=1500ms", "NCCL_PVRDMA_KEEPALIVE_INTVL=3s",
+                 "NCCL_PVRDMA_KEEPALIVE_CNT=4", "NCCL_PVRDMA_TCP_USER_TIMEOUT=2500ms"});
     const int fd = dial();
-    EXPECT_EQ(1, get(fd, SOL_SOCKET, SO_KEEPALIVE));
-    EXPECT_EQ(2, get(fd, IPPROTO_TCP, TCP_KEEPIDLE)) << "rounded up to whole seconds";
-    EXPECT_EQ(3, get(fd, IPPROTO_TCP, TCP_KEEPINTVL));
-    EXPECT_EQ(4, get(fd, IPPROTO_TCP, TCP_KEEPCNT));
     EXPECT_EQ(2500, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "while it is dialled";
     ASSERT_EQ(0, outcome(fd));
-    EXPECT_EQ(0, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "closed windows have no limit";
-    EXPECT_EQ(0, get(accept_one(), IPPROTO_TCP, TCP_USER_TIMEOUT));
-    EXPECT_EQ(1, get(fd, IPPROTO_TCP, TCP_NODELAY));
+    // An accepted socket has all of it from the one that listens: nobody sets it there.
+    for (const int end : {fd, accept_one()}) {
+        EXPECT_EQ(1, get(end, SOL_SOCKET, SO_KEEPALIVE));
+        EXPECT_EQ(2, get(end, IPPROTO_TCP, TCP_KEEPIDLE)) << "rounded up to whole seconds";
+        EXPECT_EQ(3, get(end, IPPROTO_TCP, TCP_KEEPINTVL));
+        EXPECT_EQ(4, get(end, IPPROTO_TCP, TCP_KEEPCNT));
+        EXPECT_EQ(0, get(end, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "closed windows have no limit";
+        EXPECT_EQ(1, get(end, IPPROTO_TCP, TCP_NODELAY));
+    }
 }
 
 TEST_P(Sock, KeepaliveCanBeSwitchedOff)
 {
-    pvn_params params;
-    char idle[] = "NCCL_PVRDMA_KEEPALIVE_IDLE=0", user[] = "NCCL_PVRDMA_TCP_USER_TIMEOUT=0";
-    char *envp[] = {idle, user, nullptr};
-
-    ASSERT_EQ(0, pvn_params_read(&params, envp, nullptr));
-    pvn_params_override(&params);
+    with_params({"NCCL_PVRDMA_KEEPALIVE_IDLE=0", "NCCL_PVRDMA_TCP_USER_TIMEOUT=0"});
     const int fd = dial();
-    EXPECT_EQ(0, get(fd, SOL_SOCKET, SO_KEEPALIVE));
     EXPECT_EQ(0, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT));
+    ASSERT_EQ(0, outcome(fd));
+    for (const int end : {fd, accept_one()})
+        EXPECT_EQ(0, get(end, SOL_SOCKET, SO_KEEPALIVE));
 }
 
 TEST_P(Sock, TrafficClassIsSetBeforeTheFirstPacket)
