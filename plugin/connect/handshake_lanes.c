@@ -247,8 +247,9 @@ int conn_step_offer_connector(struct pvn_conn *c)
         rc = make_lanes(c);
         if (rc == 0)
             rc = put_offer(c, c->lane_number);
-        if (rc)
-            return rc;
+        if (rc == 0)
+            rc = conn_flush(c);
+        return rc ? rc : -EAGAIN; /* the answer has not come yet */
     }
     rc = conn_flush(c);
     if (rc)
@@ -523,13 +524,12 @@ int conn_step_bind(struct pvn_conn *c)
         else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
             return rc;
     }
-    /* Only now does the acceptor's offer leave: when the connector
-     * has it, this end's lanes listen. */
-    rc = listen_to_peer(c);
-    if (rc)
-        return rc;
-    if (((c->bound | c->dropped) & all) != all)
-        return -EAGAIN;
+    /* Only now does the acceptor's offer leave, here or with the first step of VERIFY: when the
+     * connector has it, this end's lanes listen. */
+    if (((c->bound | c->dropped) & all) != all) {
+        rc = listen_to_peer(c);
+        return rc ? rc : -EAGAIN;
+    }
     for (k = 0; k < c->nlanes; k++) {
         free(c->peer_blob[k]);
         c->peer_blob[k] = NULL;

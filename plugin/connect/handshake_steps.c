@@ -268,8 +268,10 @@ int conn_step_hello_connector(struct pvn_conn *c)
             rc = put_hello(c, &err);
         if (rc)
             return conn_fail_now(c, &err);
+        pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does get */
+        return -EAGAIN;                 /* the answer has not come yet */
     }
-    pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does get */
+    pvn_ctrl_flush(&c->ctrl, NULL);
     rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
     if ((rc == -EPIPE || rc == -ECONNRESET) && !c->ctrl.started && conn_redial(c))
         return -EAGAIN;
@@ -316,6 +318,7 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
     if (rc)
         return rc;
     conn_goto(c, PVN_CONN_OFFER);
-    /* The listener finds the comm by the HELLO; the comm's own thread makes the lanes. */
-    return c->cfg.beside || c->cfg.control ? -EAGAIN : 0;
+    /* The connector's offer is its answer. And where this is for a comm that is there, the listener finds that by the HELLO,
+     * and the comm's own thread makes the lanes. */
+    return -EAGAIN;
 }
