@@ -42,8 +42,11 @@ static bool is_unanswered(const struct tcp_info *i)
 uint64_t pvn_path_silent(struct pvn_path_watch *w, int fd, uint64_t now)
 {
     struct tcp_info info;
-    uint64_t gap = now - w->looked_ns, heard_ns;
+    uint64_t gap, heard_ns;
 
+    if (w->looked_ns == 0) /* a connection that is new has nothing to say yet */
+        w->looked_ns = now;
+    gap = now - w->looked_ns;
     if (gap < LOOK_NS)
         return w->since_ns ? w->looked_ns - w->since_ns - w->skipped_ns : 0;
     if (gap > GAP_NS)
