@@ -196,7 +196,7 @@ int pvn_sock_connected(int fd)
         return errno == EINTR ? -EAGAIN : -errno;
     if (n == 0)
         return -EAGAIN;
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
+    if (p.revents & (POLLERR | POLLHUP) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
         return -errno;
     if (e == 0)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT", 0);
