@@ -64,7 +64,7 @@ static int watch_events(struct pvn_rdma_nic *n)
     if (flags < 0 || fcntl(n->ctx->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
         return -errno;
     n->watch = pvn_poller_add(n->ctx->async_fd);
-    return n->watch ? pvn_poller_arm(n->watch) : -errno;
+    return n->watch ? 0 : -errno;
 }
 
 struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx,

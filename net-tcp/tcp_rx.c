@@ -358,23 +358,21 @@ static bool worth_idling(const struct tcp_lane *t, const struct stream *s)
 
 int tcp_go_idle(struct tcp_lane *t, struct stream *s)
 {
-    if (!s->watch) {
-        s->watch = pvn_poller_add(s->fd);
-        if (!s->watch) {
-            /* Without a watch the stream is simply read again: slower when idle, never wrong. */
-            s->empty = 0;
-            return 0;
-        }
-    }
+    bool is_new = !s->watch;
+    s->empty = 0;
     if (s->early_acks) {
         pvn_tcp_sockopt_early_acks(s->fd, false);
         s->early_acks = false;
     }
-    int rc = pvn_poller_arm(s->watch);
+    if (is_new)
+        s->watch = pvn_poller_add(s->fd);
+    /* Without a watch the stream is simply read again: slower when idle, never wrong. */
+    if (!s->watch)
+        return 0;
+    int rc = is_new ? 0 : pvn_poller_arm(s->watch);
     if (rc < 0)
         return tcp_dead(t, s, rc, "watching an idle stream");
     s->idle = true;
-    s->empty = 0;
     t->spread = false;
     t->stats.idle++;
     return 0;

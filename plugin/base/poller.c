@@ -142,16 +142,29 @@ static void give(struct pvn_watch *w)
     pthread_mutex_unlock(&lock);
 }
 
-static uint64_t event_data(const struct pvn_watch *w, uint32_t word)
+/* Arms the watch by this call of epoll_ctl. 0 or a negative errno. */
+static int arm(struct pvn_watch *w, int op)
 {
-    return (uint64_t)w->index << 32 | word >> STATE_BITS;
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT};
+    uint32_t gen = atomic_load(&w->word) >> STATE_BITS;
+    uint32_t armed = gen << STATE_BITS | ARMED;
+
+    /* Before the kernel may report, or the report would be lost. */
+    atomic_store(&w->word, armed);
+    ev.data.u64 = (uint64_t)w->index << 32 | gen;
+    if (epoll_ctl(atomic_load(&epfd), op, w->fd, &ev) != 0) {
+        int rc = -errno;
+
+        atomic_store(&w->word, gen << STATE_BITS | IDLE);
+        return rc;
+    }
+    return 0;
 }
 
 struct pvn_watch *pvn_poller_add(int fd)
 {
-    struct epoll_event ev = {.events = 0};
     struct pvn_watch *w;
-    int e;
+    int rc;
 
     if (pvn_forked()) {
         errno = EBADF;
@@ -161,12 +174,11 @@ struct pvn_watch *pvn_poller_add(int fd)
     if (!w)
         return NULL;
     w->fd = fd;
-    ev.data.u64 = event_data(w, atomic_load(&w->word));
-    if (epoll_ctl(atomic_load(&epfd), EPOLL_CTL_ADD, fd, &ev) == 0)
+    rc = arm(w, EPOLL_CTL_ADD);
+    if (rc == 0)
         return w;
-    e = errno;
     give(w);
-    errno = e;
+    errno = -rc;
     return NULL;
 }
 
@@ -183,22 +195,7 @@ void pvn_poller_remove(struct pvn_watch *w)
 
 int pvn_poller_arm(struct pvn_watch *w)
 {
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT};
-    uint32_t gen = atomic_load(&w->word) >> STATE_BITS;
-    uint32_t armed = gen << STATE_BITS | ARMED;
-
-    if (pvn_forked())
-        return -EBADF;
-    /* Before the kernel may report, or the report would be lost. */
-    atomic_store(&w->word, armed);
-    ev.data.u64 = event_data(w, armed);
-    if (epoll_ctl(atomic_load(&epfd), EPOLL_CTL_MOD, w->fd, &ev) != 0) {
-        int rc = -errno;
-
-        atomic_store(&w->word, gen << STATE_BITS | IDLE);
-        return rc;
-    }
-    return 0;
+    return pvn_forked() ? -EBADF : arm(w, EPOLL_CTL_MOD);
 }
 
 bool pvn_poller_ready(const struct pvn_watch *w)

@@ -7,11 +7,11 @@
  * its peer computes. Reading each of them at every test() would be a system call per socket and
  * pass; instead the owner registers a socket once and looks at a flag in memory:
  *
- *     w = pvn_poller_add(fd);           once
- *     pvn_poller_arm(w);                everything there was is read (EAGAIN)
+ *     w = pvn_poller_add(fd);           once; it is armed
  *     ...
  *     pvn_poller_poll(max_age);         any thread, often: at most one epoll_wait(0) per max_age
  *     if (pvn_poller_ready(w)) read     one load
+ *     pvn_poller_arm(w);                everything there was is read (EAGAIN)
  *     pvn_poller_remove(w); close(fd);  in this order
  *
  * A watch reports once per arm: bytes, end of stream and errors alike. It may report without cause
@@ -48,7 +48,7 @@ void pvn_poller_put(void);
  */
 void pvn_poller_after_fork(void);
 
-/* Disarmed. NULL with errno set: ENOMEM, ENOSPC
+/* Armed. NULL with errno set: ENOMEM, ENOSPC
  * (fs.epoll.max_user_watches), EBADF without a get. */
 struct pvn_watch *pvn_poller_add(int fd);
 /* Before the descriptor is closed. NULL is allowed. */

@@ -112,9 +112,7 @@ void conn_watch_control(struct pvn_conn *c)
     char text[PVN_ERR_REASON_LEN];
 
     c->watch = pvn_poller_add(c->ctrl.fd);
-    if (c->watch)
-        pvn_poller_arm(c->watch);
-    else
+    if (!c->watch)
         pvn_info(PVN_NET,
                  "%s to %s: the control connection cannot be watched by epoll (%s), it is read now "
                  "and then",
