@@ -119,15 +119,23 @@ static bool is_running(void)
     return workers[ANSWERS].running || workers[TRIES].running;
 }
 
+/* True if a thread runs, and nothing is left that needs one. The caller holds the lock. */
+static bool is_idle(bool lingering)
+{
+    return is_running() && users == 0 && !comm_live_any() && !pvn_presence_any() &&
+           pvn_link_back_all_stopped(lingering);
+}
+
 void comm_workers_finish(bool lingering, bool unmapping)
 {
     uint64_t until = pvn_now_ns() + FINISH_NS;
     void *unused = NULL;
 
-    pvn_link_back_wake();
     pthread_mutex_lock(&lock);
-    while (is_running() && users == 0 && !comm_live_any() && !pvn_presence_any() &&
-           pvn_link_back_all_stopped(lingering) && pvn_now_ns() < until)
+    /* The threads are not woken for a comm that is closed while others need them. */
+    if (is_idle(lingering) || (users == 0 && workers[TRIES].running))
+        pvn_link_back_wake();
+    while (is_idle(lingering) && pvn_now_ns() < until)
         pvn_cond_wait(&changed, &lock, FINISH_NS / 8);
     join_ended();
     if (!is_running() && !unmapping) {
