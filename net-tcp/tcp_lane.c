@@ -243,7 +243,7 @@ static int allocate(struct tcp_lane *t)
     if (t->cfg.clear_to_send && tcp_cts_new(t) < 0)
         return -ENOMEM;
     if (t->cfg.sender) {
-        t->q = calloc(TXQ, sizeof(*t->q));
+        t->q = malloc(TXQ * sizeof(*t->q));
         return t->q ? 0 : -ENOMEM;
     }
     for (int i = 0; i < t->cfg.streams; i++) {

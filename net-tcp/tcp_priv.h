@@ -201,7 +201,7 @@ struct tcp_lane {
     uint32_t freed, assigned, tail;
     size_t queued_bytes; /* of frames not assigned yet */
     int next_stream;     /* that gets the next turn */
-    struct tx_frame *q;  /* TXQ, sender only */
+    struct tx_frame *q;  /* TXQ, sender only; those outside [freed, tail) hold nothing */
     struct tcp_trial trial;
     struct tcp_cts *cts; /* NULL: no clear-to-send */
     struct stream s[PVN_TCP_MAX_STREAMS];

@@ -91,8 +91,8 @@ static void free_copied(struct tcp_lane *t, struct tx_frame *f)
 
 void tcp_tx_free(struct tcp_lane *t)
 {
-    for (int i = 0; t->q && i < TXQ; i++)
-        free_copied(t, &t->q[i]);
+    for (; t->freed != t->tail; t->freed++)
+        free_copied(t, frame_at(t, t->freed));
     free(t->q);
 }
 
@@ -101,14 +101,15 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     struct tcp_lane *t = tcp_of(l);
     if (t->tail - t->freed == TXQ || (w->kept && t->kept == PVN_MAX_SENDS))
         return -EAGAIN;
+    struct tx_frame *f = frame_at(t, t->tail);
+    f->copied = NULL;
     if (__builtin_expect(copy_of(w) != NULL, 0)) {
-        int rc = copy_payload(t, frame_at(t, t->tail), w);
+        int rc = copy_payload(t, f, w);
         if (rc)
             return rc;
     }
     t->lone = t->empty_seen != tcp_empty_polls && t->assigned == t->tail;
     t->empty_seen = tcp_empty_polls;
-    struct tx_frame *f = frame_at(t, t->tail);
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
