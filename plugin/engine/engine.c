@@ -24,14 +24,6 @@ bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap)
     return false;
 }
 
-static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
-{
-    req->owner = e->cfg.owner;
-    req->e = e;
-    req->kind = (uint8_t)kind;
-    req->sizes = 1;
-}
-
 int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes)
 {
     if (!eng_have(lanes, nlanes, PVN_LANE_NEEDS_CTS))
@@ -39,36 +31,25 @@ int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes)
     return eng_have(lanes, nlanes, PVN_LANE_PLACES) ? eng_place_new(rx) : 0;
 }
 
-static struct receiver *receiver_new(struct pvn_engine *e)
+static struct receiver *receiver_new(const struct pvn_engine *e)
 {
-    struct receiver *rx = calloc(1, sizeof(*rx));
+    struct receiver *rx = aligned_alloc(_Alignof(struct receiver), sizeof(*rx));
     if (!rx)
         return NULL;
+    memset(rx, 0, offsetof(struct receiver, groups));
     if (eng_prepare(rx, e->cfg.lanes, e->cfg.nlanes) < 0) {
         free(rx);
         return NULL;
     }
-    /* Lowest addresses are handed out first, so that a shallow
-     * pipeline stays in few cache lines. */
-    for (int i = PVN_MAX_REQS - 1; i >= 0; i--) {
-        rx->groups[i].next_free = rx->free;
-        rx->free = &rx->groups[i];
-        init_req(e, &rx->groups[i].req, REQ_RECV);
-        init_req(e, &rx->flush[i].req, REQ_FLUSH);
-    }
     return rx;
 }
 
-static struct sender *sender_new(struct pvn_engine *e)
+static struct sender *sender_new(const struct pvn_engine *e)
 {
     struct sender *tx = aligned_alloc(_Alignof(struct sender), sizeof(*tx));
     if (!tx)
         return NULL;
-    memset(tx, 0, sizeof(*tx));
-    for (int i = 0; i < MSG_RING; i++) {
-        init_req(e, &tx->msg[i].req, REQ_SEND);
-        tx->msg[i].count = tx->msg[i].next = 1;
-    }
+    memset(tx, 0, offsetof(struct sender, msg));
     if (e->cfg.keeps && e->cfg.outlives_lanes && eng_keep_new(tx) < 0) {
         free(tx);
         return NULL;
@@ -299,12 +280,12 @@ static void older(const struct pvn_req *r, const struct pvn_req **oldest)
 uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap)
 {
     const struct pvn_req *oldest = NULL;
-    for (int i = 0; e->tx && i < MSG_RING; i++)
+    for (uint64_t i = 0; e->tx && i < eng_used_msgs(e->tx); i++)
         older(&e->tx->msg[i].req, &oldest);
-    for (int i = 0; e->rx && i < PVN_MAX_REQS; i++) {
+    for (int i = 0; e->rx && i < e->rx->ngroups; i++)
         older(&e->rx->groups[i].req, &oldest);
+    for (int i = 0; e->rx && i < e->rx->nflush; i++)
         older(&e->rx->flush[i].req, &oldest);
-    }
     if (cap > 0)
         text[0] = '\0';
     if (!oldest)

@@ -56,6 +56,8 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     *req = NULL;
     if (__builtin_expect(e->state != ENG_RUNS || !tx || size >> MAX_TOTAL_LOG2, 0))
         return eng_send_refused(e);
+    if (__builtin_expect(tx->next == tx->fresh, 0))
+        eng_first_use(e);
     struct send_msg *m = eng_next_msg(tx);
     if (__builtin_expect(m->req.state != REQ_FREE, 0))
         return m->req.state == REQ_KEPT ? pvn_engine_progress(e) : 0;
@@ -98,6 +100,8 @@ static inline int eng_irecv(struct pvn_engine *e, int n, void *const *data, cons
     if (__builtin_expect(e->state != ENG_RUNS || !rx, 0))
         return eng_recv_refused(e);
     struct recv_group *g = rx->free;
+    if (__builtin_expect(!g, 0))
+        g = eng_more_groups(e);
     if (__builtin_expect(!g || rx->ring[rx->next_slot % SLOT_RING], 0))
         return 0;
     eng_open_entry(g, 0, data[0], sizes[0], tags[0], mrs ? mrs[0] : NULL);

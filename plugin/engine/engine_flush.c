@@ -36,12 +36,17 @@ static void choose_targets(struct flush_job *j, int n, void *const *data, const 
     }
 }
 
-static struct flush_job *find_free(struct receiver *rx)
+static struct flush_job *find_free(struct pvn_engine *e)
 {
-    for (int i = 0; i < PVN_MAX_REQS; i++)
+    struct receiver *rx = e->rx;
+    for (int i = 0; i < rx->nflush; i++)
         if (rx->flush[i].req.state == REQ_FREE)
             return &rx->flush[i];
-    return NULL;
+    if (rx->nflush == PVN_MAX_REQS)
+        return NULL;
+    struct flush_job *j = &rx->flush[rx->nflush++];
+    eng_init_req(e, &j->req, REQ_FLUSH);
+    return j;
 }
 
 /* Other threads count receives by what is done less what was flushed, in this order. */
@@ -90,7 +95,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return e->err.code;
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
-    struct flush_job *j = find_free(e->rx);
+    struct flush_job *j = find_free(e);
     if (!j)
         return -EBUSY;
     choose_targets(j, n, data, sizes, mrs);
@@ -122,7 +127,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
 
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
 {
-    struct flush_job *j = e->rx && ev->id < PVN_MAX_REQS ? &e->rx->flush[ev->id] : NULL;
+    struct flush_job *j = e->rx && ev->id < (unsigned)e->rx->nflush ? &e->rx->flush[ev->id] : NULL;
     if (!j || j->req.state != REQ_OPEN) {
         e->stats.stale++;
         return;
@@ -133,7 +138,7 @@ void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
 
 void eng_flush_end(struct pvn_engine *e)
 {
-    for (int i = 0; i < PVN_MAX_REQS; i++) {
+    for (int i = 0; i < e->rx->nflush; i++) {
         struct flush_job *j = &e->rx->flush[i];
         if (j->req.state != REQ_OPEN)
             continue;
@@ -147,7 +152,7 @@ int eng_flush_post(struct pvn_engine *e)
 {
     if (e->state == ENG_PAUSED)
         return 0;
-    for (int i = 0; e->rx->flushing > 0 && i < PVN_MAX_REQS; i++) {
+    for (int i = 0; e->rx->flushing > 0 && i < e->rx->nflush; i++) {
         struct flush_job *j = &e->rx->flush[i];
         if (j->req.state != REQ_OPEN || j->unposted == 0)
             continue;

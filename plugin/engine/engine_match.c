@@ -17,8 +17,11 @@
 
 int eng_match_new(struct receiver *rx)
 {
-    rx->match = calloc(1, sizeof(*rx->match));
-    return rx->match ? 0 : -ENOMEM;
+    rx->match = aligned_alloc(_Alignof(struct matching), sizeof(*rx->match));
+    if (!rx->match)
+        return -ENOMEM;
+    memset(rx->match, 0, offsetof(struct matching, placed));
+    return 0;
 }
 
 void eng_match_free(struct receiver *rx)

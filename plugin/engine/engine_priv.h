@@ -147,24 +147,28 @@ struct matching {
     size_t unexpected_bytes;
     struct msg_map map[MSG_RING];
     struct unexpected unexpected[UNEXPECTED_SLOTS];
+    /* From here on nothing is set until it is used. */
     struct placed placed[PVN_MAX_REQS][PVN_MAX_RECVS]; /* of each buffer of each group */
 };
 
 struct keeper;
 
 struct sender {
-    struct send_msg msg[MSG_RING];
     struct keeper *keeper; /* NULL: no message is kept */
-    /* The chunks that ndone counts, of messages that are cut. */
-    struct chunk_set done[MSG_RING];
-    uint64_t next;             /* number of the next message */
-    uint64_t unposted;         /* where e->unposted: first message that has chunks to post */
-    uint64_t slot_head;        /* oldest slot with free buffers */
+    uint64_t next;         /* number of the next message */
+    uint64_t fresh;        /* the first message whose place is not set yet; UINT64_MAX: all are */
+    uint64_t unposted;     /* where e->unposted: first message that has chunks to post */
+    uint64_t slot_head;    /* oldest slot with free buffers */
     const struct pvn_cts *cts; /* its entry; NULL: it has not been taken from the lane yet */
     int unassigned;            /* messages with that mark; new ones wait behind them */
     /* taken[slot number % SLOT_RING] has a bit for each buffer to which a send has been matched, perhaps
      * before a failover. */
     uint8_t taken[SLOT_RING];
+    /* From here on nothing is set until it is used: most comms never have so many messages at a time, and the
+     * pages that nobody touches cost nothing. */
+    struct send_msg msg[MSG_RING];
+    /* The chunks that ndone counts, of messages that are cut. */
+    struct chunk_set done[MSG_RING];
 };
 static_assert(PVN_MAX_RECVS <= 8, "a byte has a bit for each buffer");
 
@@ -179,10 +183,12 @@ struct receiver {
     struct placed (*placed)[PVN_MAX_RECVS]; /* of each group; NULL: not by lanes that place */
     struct recv_group *free;                /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
+    int flushing;                           /* flushes that some lane has not taken */
+    uint64_t flushes;                       /* ever */
+    uint64_t flushed;    /* of them, those that are done; counted before stats.msgs */
+    int ngroups, nflush; /* those that have been used */
+    /* From here on nothing is set until it is used, as in struct sender. */
     struct recv_group groups[PVN_MAX_REQS];
-    int flushing;     /* flushes that some lane has not taken */
-    uint64_t flushes; /* ever */
-    uint64_t flushed; /* of them, those that are done; counted before stats.msgs */
     struct flush_job flush[PVN_MAX_REQS];
 };
 
@@ -214,6 +220,12 @@ struct pvn_engine {
     struct pvn_err err;
     struct pvn_err pause_err;
 };
+
+/* The request of a place that is used for the first time. */
+static inline void eng_init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
+{
+    *req = (struct pvn_req){.owner = e->cfg.owner, .e = e, .kind = (uint8_t)kind, .sizes = 1};
+}
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
 {
@@ -347,6 +359,12 @@ struct plan eng_cut(size_t size, size_t chunk); /* size > chunk */
 static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
 {
     return size <= e->chunk ? (struct plan){.chunk = size, .count = 1} : eng_cut(size, e->chunk);
+}
+
+/* Places of msg that are set. */
+static inline uint64_t eng_used_msgs(const struct sender *tx)
+{
+    return tx->fresh < MSG_RING ? tx->fresh : MSG_RING;
 }
 
 static inline struct chunk_set *eng_done_chunks(struct sender *tx, const struct send_msg *m)

@@ -19,6 +19,19 @@ __attribute__((cold)) int eng_recv_refused(const struct pvn_engine *e)
     return e->state == ENG_FAILED ? e->err.code : !e->rx ? -EINVAL : 0;
 }
 
+/* The lowest address that was never used comes next, so that a shallow pipeline stays in few pages and cache
+ * lines. */
+__attribute__((noinline)) struct recv_group *eng_more_groups(struct pvn_engine *e)
+{
+    struct receiver *rx = e->rx;
+    if (rx->ngroups == PVN_MAX_REQS)
+        return NULL;
+    rx->free = &rx->groups[rx->ngroups++];
+    rx->free->next_free = NULL;
+    eng_init_req(e, &rx->free->req, REQ_RECV);
+    return rx->free;
+}
+
 __attribute__((cold)) int eng_not_announced(struct pvn_engine *e, int rc)
 {
     if (rc != -EAGAIN)

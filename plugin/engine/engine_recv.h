@@ -14,6 +14,8 @@ int eng_rx_post(struct pvn_engine *e); /* what lanes had no room for */
 void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t *sizes,
                    const int *tags, const struct pvn_mr *const *mrs);
 int eng_recv_refused(const struct pvn_engine *e);
+/* The first group without a request, where all that have been used have one; NULL: there is no other. */
+struct recv_group *eng_more_groups(struct pvn_engine *e);
 /* The first lane has not taken a slot, rc says why. -EAGAIN: it will later, or the engine's error. */
 int eng_not_announced(struct pvn_engine *e, int rc);
 /* This lane, with eng_moves(), has taken the slot. */

@@ -187,6 +187,15 @@ int eng_post_cut(struct pvn_engine *e, struct send_msg *m)
     return eng_tx_post(e);
 }
 
+__attribute__((noinline)) void eng_first_use(struct pvn_engine *e)
+{
+    struct sender *tx = e->tx;
+    struct send_msg *m = &tx->msg[tx->fresh];
+    *m = (struct send_msg){.count = 1, .next = 1};
+    eng_init_req(e, &m->req, REQ_SEND);
+    tx->fresh = tx->fresh + 1 < MSG_RING ? tx->fresh + 1 : UINT64_MAX;
+}
+
 __attribute__((cold)) int eng_send_refused(struct pvn_engine *e)
 {
     if (e->state == ENG_FAILED)
@@ -279,7 +288,7 @@ bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr)
 {
     if (!e->tx || e->state != ENG_RUNS)
         return false;
-    for (int i = 0; i < MSG_RING; i++) {
+    for (uint64_t i = 0; i < eng_used_msgs(e->tx); i++) {
         const struct send_msg *m = &e->tx->msg[i];
         if (m->req.state == REQ_OPEN && m->w.mr == mr)
             return true;

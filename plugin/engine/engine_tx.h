@@ -16,6 +16,8 @@ int eng_post_cut(struct pvn_engine *e, struct send_msg *m);
 int eng_send_refused(struct pvn_engine *e);
 int eng_not_posted(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m, int rc);
 int eng_no_slot_yet(struct pvn_engine *e);
+/* Sets the place of the next message, which no message has had. */
+void eng_first_use(struct pvn_engine *e);
 /* This lane, with eng_moves(), has taken the message, which is one chunk. */
 void eng_posted(struct pvn_lane *l, const struct send_msg *m);
 /* The first lane has died of a request for a slot, or the slot is none. The engine's error; 0: paused. */

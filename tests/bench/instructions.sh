@@ -41,7 +41,8 @@ mkdir "$tmp/sys"
 export NCCL_PVRDMA_TRANSPORT=rdma NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so
 export PVN_SOFTVERBS_PROFILE=$profile PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
 
-count=500
+# The first 256 of a comm set their places in its rings, 56 instructions each.
+count=2000
 phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
 
 # instructions BYTES DEPTH: sum of each phase, then the counts that messages prints

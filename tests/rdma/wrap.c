@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "rdma/wrap.h"
 
-#include "engine/engine_priv.h"
+#include "engine/engine_tx.h"
 #include "net-pvrdma/rdma_lane_priv.h"
 
 static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)
@@ -28,10 +28,13 @@ void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks)
     r->rx.chain_head = r->rx.chain_known = r->rx.chain_tail = chunks;
     r->rx.staged = r->rx.published = r->rx.started = r->tx.next_cts = messages;
     e->stats.msgs = messages;
-    if (e->tx)
+    if (e->tx) {
+        while (e->tx->fresh < MSG_RING) /* as with so many messages before */
+            eng_first_use(e);
         e->tx->next = e->tx->slot_head = messages;
-    else
+    } else {
         e->rx->next_slot = e->rx->oldest_slot = messages;
+    }
 }
 
 uint32_t wrap_slots(struct pvn_engine *e, uint32_t slots)
