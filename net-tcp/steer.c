@@ -29,7 +29,7 @@ static bool answers_come_back(const struct pvn_tcp_own *own)
     return own->addr.ss_family == AF_INET6 || arp_ignore("all") > 0 || arp_ignore(own->ifname) > 0;
 }
 
-void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
+bool pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
                    const struct sockaddr *peer)
 {
     const struct sockaddr *addr = (const struct sockaddr *)&own->addr;
@@ -40,17 +40,19 @@ void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
 
     /* The usual case, and cheap: one question to the kernel, which sees policy rules for the source address, too. The next
      * one reads all interfaces. */
-    if (pvn_addr_is_link_local(peer) || pvn_route_leaves_by(addr, peer) == own->ifindex)
-        return;
+    if (pvn_addr_is_link_local(peer))
+        return false;
+    if (pvn_route_leaves_by(addr, peer) == own->ifindex)
+        return true;
     if (pvn_iface_for_peer(source, peer, &route, NULL) != 0 || route.ifindex == 0 ||
         route.ifindex == own->ifindex || !if_indextoname(route.ifindex, by))
-        return;
+        return false;
     /* The peer is on this machine. */
     if (pvn_addr_same_host((const struct sockaddr *)&route.src, peer))
-        return;
+        return false;
     neighbour = own->shares_net && pvn_addr_same_net(addr, peer, own->prefixlen);
     if (neighbour && answers_come_back(own) && pvn_tcp_sockopt_bind_device(fd, own->ifname) == 0)
-        return;
+        return true;
     pvn_addr_format_host(peer, text, sizeof(text));
     remedy =
         neighbour && !answers_come_back(own)
@@ -68,4 +70,5 @@ void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
     else
         pvn_info(PVN_NET, "%s: packets to %s leave by %s, for so says the routing table%s",
                  own->ifname, text, by, remedy);
+    return false;
 }

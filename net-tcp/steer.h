@@ -26,8 +26,8 @@ struct pvn_tcp_own {
  * interface answers ARP for no other's address (net.ipv4.conf.*.arp_ignore), for otherwise the
  * neighbour may learn the wrong one's hardware address, and what comes in there would not reach a
  * tied socket. A decision of the routing table otherwise is left as it is and said: with a warning where the
- * user has named this interface, and not the one that carries the data. */
-void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
+ * user has named this interface, and not the one that carries the data. True: they leave by this one. */
+bool pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
                    const struct sockaddr *peer);
 
 #endif

@@ -66,10 +66,11 @@ struct pvn_tcp_lane_cfg {
     /*
      * Connector. dial starts a connection of its own to what the acceptor put into dial_to: a
      * non-blocking, close-on-exec socket with all options set is returned (connect in progress or
-     * done), or a negative errno with *err filled. preamble writes the bytes that open stream
+     * done), or a negative errno with *err filled; *by, which is 0, may become the interface that its
+     * packets leave by, if that is known. preamble writes the bytes that open stream
      * `stream` and returns their number. ctx must outlive the lane's set-up.
      */
-    int (*dial)(void *ctx, const uint8_t *to, size_t len, int lane, int stream,
+    int (*dial)(void *ctx, const uint8_t *to, size_t len, int lane, int stream, unsigned *by,
                 struct pvn_err *err);
     int (*preamble)(void *ctx, int lane, int stream, uint8_t *out);
     /* Both ends: the secret by which a stream is sealed behind its preamble: 0, or a negative errno with *err. NULL: streams

@@ -109,6 +109,7 @@ struct stream {
     uint8_t pre[PVN_TCP_PREAMBLE_MAX];
     int pre_len, pre_done;
     size_t large_done;
+    unsigned leaves_by; /* sender: the interface, if dial knows it; else 0 */
     /* sender: the run [first, first + count) of queue positions, `done` bytes of its first chunk
      * are out */
     uint32_t first, count;

@@ -40,7 +40,7 @@ static int dial_all(struct tcp_lane *t, const uint8_t *to, size_t len)
 {
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
-        int fd = t->cfg.dial(t->cfg.ctx, to, len, t->l.idx, i, &t->l.err);
+        int fd = t->cfg.dial(t->cfg.ctx, to, len, t->l.idx, i, &s->leaves_by, &t->l.err);
         if (fd < 0) {
             if (t->l.err.code == 0)
                 return tcp_dead(t, s, fd, "connecting");
@@ -249,9 +249,11 @@ static int step_up(struct tcp_lane *t, struct stream *s)
  * A peer on this machine is reached by none. */
 static void name_carrier(struct tcp_lane *t)
 {
-    unsigned by = t->cfg.ifindex ? pvn_route_of_socket(t->s[0].fd, !t->cfg.sender) : 0;
+    unsigned by = t->s[0].leaves_by;
     char name[IF_NAMESIZE], device[38];
 
+    if (by == 0 && t->cfg.ifindex)
+        by = pvn_route_of_socket(t->s[0].fd, !t->cfg.sender);
     if (by == 0 || by == t->cfg.ifindex || by == t->cfg.master || by == if_nametoindex("lo") ||
         !if_indextoname(by, name))
         return;

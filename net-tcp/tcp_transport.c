@@ -276,7 +276,8 @@ static int index_of(const struct pvn_device *dev)
     return dev->via[v].index;
 }
 
-static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, struct pvn_err *err)
+static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, unsigned *by,
+                struct pvn_err *err)
 {
     const struct pvn_lane_args *a = ctx;
     struct pvn_wire_addr addr = {0};
@@ -299,9 +300,11 @@ static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, 
     if (fd < 0)
         return fd;
     pvn_tcp_sockopt_data(fd, pvn_params_get());
-    if (source)
-        pvn_tcp_steer(fd, source, &facts[index_of(a->dev)].own, (const struct sockaddr *)&ss);
     from = pvn_route_source(a->dev, (const struct sockaddr *)&ss);
+    if (source &&
+        pvn_tcp_steer(fd, source, &facts[index_of(a->dev)].own, (const struct sockaddr *)&ss) &&
+        from == &a->dev->addr)
+        *by = a->dev->ifindex;
     rc = pvn_sock_connect(fd, from, from ? a->dev->addr_len : 0, &ss, ss_len, err);
     return rc < 0 ? rc : fd;
 }

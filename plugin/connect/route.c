@@ -118,11 +118,12 @@ unsigned pvn_route_of_socket(int fd, bool accepted)
     socklen_t llen = sizeof(local), plen = sizeof(peer), nlen = IF_NAMESIZE;
     char bound[IF_NAMESIZE] = "";
 
-    if (getsockname(fd, (struct sockaddr *)&local, &llen) != 0 ||
-        getpeername(fd, (struct sockaddr *)&peer, &plen) != 0)
+    if (getsockname(fd, (struct sockaddr *)&local, &llen) != 0)
         return 0;
     if (accepted)
         return came_in_by(fd, local.ss_family == AF_INET6);
+    if (getpeername(fd, (struct sockaddr *)&peer, &plen) != 0)
+        return 0;
     if (getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, bound, &nlen) == 0 && bound[0])
         return if_nametoindex(bound);
     return pvn_route_leaves_by((struct sockaddr *)&local, (struct sockaddr *)&peer);

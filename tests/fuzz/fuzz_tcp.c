@@ -133,11 +133,13 @@ static uint64_t no_time(void *ctx)
     return 1;
 }
 
-static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, struct pvn_err *err)
+static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, unsigned *by,
+                struct pvn_err *err)
 {
     struct run *r = ctx;
 
     (void)to;
+    (void)by;
     (void)len;
     (void)lane;
     (void)err;

@@ -116,7 +116,7 @@ struct LanePair {
     bool sealed = false;
     uint8_t secret_byte[2] = {1, 1}; // of the sender and of the receiver
 
-    static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
+    static int dial(void *ctx, const uint8_t *to, size_t len, int, int, unsigned *, pvn_err *err)
     {
         auto *p = static_cast<LanePair *>(ctx);
         sockaddr_in sa;
