@@ -40,10 +40,17 @@ struct pvn_listen {
     struct pvn_listen *next;
 };
 
-/* All that are open. A handle is looked for here before it is used, for a finalize may have closed
- * it. */
+/* All that are open, a hash table by address. A handle is looked for here before it is used, for a
+ * finalize may have closed it. */
+enum { BUCKETS = 256 };
 static pthread_mutex_t listens_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pvn_listen *listens;
+static struct pvn_listen *listens[BUCKETS];
+
+/* Addresses may be a power of two apart, which a multiplication spreads (by the golden ratio: Knuth). */
+static struct pvn_listen **bucket_of(const struct pvn_listen *l)
+{
+    return &listens[((uintptr_t)l * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
+}
 
 static int report(struct pvn_err *err)
 {
@@ -251,8 +258,8 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     l->epoch = pvn_fork_epoch();
     l->owner = cfg->owner;
     pthread_mutex_lock(&listens_lock);
-    l->next = listens;
-    listens = l;
+    l->next = *bucket_of(l);
+    *bucket_of(l) = l;
     pthread_mutex_unlock(&listens_lock);
     *out = l;
     return 0;
@@ -266,7 +273,7 @@ static bool use(struct pvn_listen *l)
 
     if (!child)
         pthread_mutex_lock(&listens_lock);
-    for (at = listens; at && at != l; at = at->next)
+    for (at = *bucket_of(l); at && at != l; at = at->next)
         ;
     if (at)
         at->users++;
@@ -363,7 +370,7 @@ int pvn_comm_close_listen(struct pvn_listen *l)
     if (pvn_fork_in_child(l->epoch))
         return 0;
     pthread_mutex_lock(&listens_lock);
-    for (at = &listens; *at && *at != l; at = &(*at)->next)
+    for (at = bucket_of(l); *at && *at != l; at = &(*at)->next)
         ;
     if (*at)
         *at = l->next;
@@ -377,16 +384,17 @@ void pvn_comm_drop_listeners(const void *owner)
     struct pvn_listen **at, *l, *dropped = NULL;
 
     pthread_mutex_lock(&listens_lock);
-    for (at = &listens; *at;) {
-        l = *at;
-        if ((owner && l->owner != owner) || l->users || pvn_fork_in_child(l->epoch)) {
-            at = &l->next;
-            continue;
+    for (int i = 0; i < BUCKETS; i++)
+        for (at = &listens[i]; *at;) {
+            l = *at;
+            if ((owner && l->owner != owner) || l->users || pvn_fork_in_child(l->epoch)) {
+                at = &l->next;
+                continue;
+            }
+            *at = l->next;
+            l->next = dropped;
+            dropped = l;
         }
-        *at = l->next;
-        l->next = dropped;
-        dropped = l;
-    }
     pthread_mutex_unlock(&listens_lock);
     while (dropped) {
         l = dropped;
