@@ -166,8 +166,9 @@ topo/hosts/fetch.c: plugin/base/clock.h
 topo/tool/base: topo/nccl topo/counters topo/input plugin/base
 topo/tool/load: topo/tool/base topo/nccl topo/capture topo/check topo/hosts plugin/base
 topo/tool/stat: topo/tool/base topo/tool/load topo/hosts plugin/base plugin/stats plugin/tools
-topo/tool/show: topo/tool/base topo/tool/load topo/nccl plugin/base
+topo/tool/show: topo/tool/base topo/tool/load topo/nccl plugin/base plugin/seal
 topo/tool/check: topo/tool/base topo/tool/load topo/tool/stat topo/tool/show topo/hosts plugin/base plugin/seal plugin/tools
+topo/tool/check/start.c: plugin/comm net-pvrdma/gid.h
 topo/tool: topo/tool/base topo/tool/load topo/tool/stat topo/tool/show topo/tool/check plugin/base plugin/tools
 MAY
     files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs grep -H '^#include "' |

@@ -60,6 +60,12 @@ tests_topo_test_check_key_SOURCES = tests/topo/test_check_key.cc tests/support/k
 tests_topo_test_check_key_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_check_key_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_check_start
+tests_topo_test_check_start_SOURCES = tests/topo/test_check_start.cc tests/support/key_file.h
+tests_topo_test_check_start_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_check_start_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+EXTRA_tests_topo_test_check_start_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_TESTS += tests/topo/test_check_hosts
 tests_topo_test_check_hosts_SOURCES = tests/topo/test_check_hosts.cc
 tests_topo_test_check_hosts_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -33,9 +33,12 @@ topo_pvn_topo_SOURCES += topo/tool/show/diff.c topo/tool/show/dot.c topo/tool/sh
     topo/tool/show/pairs.c topo/tool/show/params.c topo/tool/show/show.h
 topo_pvn_topo_SOURCES += topo/tool/check/check.c topo/tool/check/check.h topo/tool/check/compare.c topo/tool/check/compare.h \
     topo/tool/check/compare_show.c topo/tool/check/facts.c topo/tool/check/facts.h topo/tool/check/key_file.c topo/tool/check/key_file.h topo/tool/check/lint.c \
-    topo/tool/check/nccl_conf.c topo/tool/check/plugin_place.c topo/tool/check/plugin_place.h
+    topo/tool/check/nccl_conf.c topo/tool/check/plugin_place.c topo/tool/check/plugin_place.h \
+    topo/tool/check/start.c topo/tool/check/start.h
+# check looks for devices as the plugin does.
+topo_pvn_topo_SOURCES += net-pvrdma/rdma_adapter.c net-pvrdma/rdma_transport.c plugin/abi/transports.c
 topo_pvn_topo_CFLAGS = $(AM_CFLAGS) $(PVN_PIE_CFLAGS)
 topo_pvn_topo_LDFLAGS = $(AM_LDFLAGS) $(PVN_LDFLAGS) $(PVN_PIE_LDFLAGS)
 topo_pvn_topo_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-topo_pvn_topo_LDADD = libpvntopotool.la libpvn-tools.la libpvn-core.la $(JANSSON_LIBS) -lm
+topo_pvn_topo_LDADD = libpvntopotool.la libpvn-tools.la libpvn-rdma.la libpvn-tcp.la libpvn-core.la $(JANSSON_LIBS) -lm
 endif

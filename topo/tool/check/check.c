@@ -19,6 +19,7 @@
 #include "topo/tool/check/check.h"
 #include "topo/tool/check/key_file.h"
 #include "topo/tool/check/plugin_place.h"
+#include "topo/tool/check/start.h"
 #include "topo/tool/load/load.h"
 #include "topo/tool/show/show.h"
 
@@ -253,11 +254,42 @@ static int check_plugins(const struct tool *t, struct pvn_topo_checks *checks)
     return err == 0 ? check_network(checks, &net) : err;
 }
 
+/* A row for the errors that `pvn-topo lint` finds in the file of NCCL_TOPO_FILE: its reader stops there, or ignores the file. */
+static int check_topo_file_errors(const struct tool *t, struct pvn_topo_checks *checks)
+{
+    const char *file = t->ignore_env ? NULL : getenv("NCCL_TOPO_FILE");
+    const struct pvn_topo_lint_finding *first = NULL;
+    struct pvn_topo_lint lint;
+    struct pvn_topo_input in;
+    char text[512], shown[384], more[64] = "";
+    int n = 0, err = 0;
+    if (!t->topo->live || !t->file || t->topo_file || !file || tool_read(t, file, &in) != TOOL_OK)
+        return 0;
+    if (pvn_topo_nccl_lint(in.data, in.len, &lint) < 0) {
+        pvn_topo_input_free(&in);
+        return -ENOMEM;
+    }
+    for (int i = 0; i < lint.n; i++)
+        if (lint.findings[i].level == PVN_TOPO_LINT_ERROR && n++ == 0)
+            first = &lint.findings[i];
+    if (n > 1)
+        snprintf(more, sizeof(more), "; and %d more error%s", n - 1, n == 2 ? "" : "s");
+    if (first) {
+        snprintf(text, sizeof(text), "line %d: %s%s (pvn-topo lint lists all)", first->line,
+                 first->what, more);
+        err = pvn_topo_checks_add(checks, "topo-file", PVN_TOPO_LEVEL_FAIL, "NCCL_TOPO_FILE",
+                                  tool_escape(text, shown, sizeof(shown)), first->remedy);
+    }
+    pvn_topo_lint_free(&lint);
+    pvn_topo_input_free(&in);
+    return err;
+}
+
 static int check_topo_file(const struct tool *t, struct pvn_topo_checks *checks)
 {
     char text[384], name[256];
     if (!t->file_missing)
-        return 0;
+        return check_topo_file_errors(t, checks);
     snprintf(text, sizeof(text), "%s: %s; NCCL goes on without it",
              tool_escape(t->file_missing, name, sizeof(name)), strerror(t->file_errno));
     return pvn_topo_checks_add(checks, "topo-file", PVN_TOPO_LEVEL_WARN, "NCCL_TOPO_FILE", text,
@@ -381,6 +413,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
         err = check_model(t, &checks);
     if (err == 0)
         err = tool_check_down(t, &checks);
+    if (err == 0 && t->topo->live)
+        err = tool_check_start(t, &checks);
     if (err == 0 && t->topo->live)
         err = check_plugins(t, &checks);
     if (err == 0 && t->topo->live)

@@ -9,6 +9,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/nccl_vars.h"
 #include "plugin/base/param.h"
+#include "plugin/seal/seal_begin.h"
 #include "topo/tool/base/json.h"
 
 extern char **environ;
@@ -52,11 +53,36 @@ static json_t *variables(char *const *envp)
     return list;
 }
 
+int tool_key_contradicts(const struct pvn_params *params, struct pvn_err *err)
+{
+    struct pvn_key *none = NULL;
+    if (params->encrypt == PVN_ENCRYPT_AUTO ||
+        (params->key_file[0] && params->transport != PVN_TRANSPORT_RDMA))
+        return 0;
+    return pvn_seal_take_key(params, &none, err);
+}
+
+/* Names on stderr why the plugin would not start, or would make no connection. An exit status. */
+static int report_refusal(void)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char text[PVN_ERR_TEXT_LEN];
+    if (pvn_params_load(&err) < 0) {
+        pvn_err_format(&err, text, sizeof(text));
+        tool_error("the plugin would refuse to start: %s", text);
+        return TOOL_FOUND;
+    }
+    if (tool_key_contradicts(pvn_params_get(), &err) < 0) {
+        tool_error("the plugin would make no connection: %s", err.reason[0]);
+        return TOOL_FOUND;
+    }
+    return TOOL_OK;
+}
+
 int cmd_params(struct tool *t, int argc, char **argv)
 {
     static char *const none[] = {NULL};
     char *const *envp = t->ignore_env ? none : environ;
-    struct pvn_err err = PVN_ERR_INIT;
     size_t count = 0;
     int status = TOOL_OK;
     (void)argv;
@@ -65,12 +91,8 @@ int cmd_params(struct tool *t, int argc, char **argv)
         return TOOL_USAGE;
     }
     pvn_log_set_level(PVN_LOG_WARN);
-    if (!t->ignore_env && pvn_params_load(&err) < 0) {
-        char text[PVN_ERR_TEXT_LEN];
-        pvn_err_format(&err, text, sizeof(text));
-        tool_error("the plugin would refuse to start: %s", text);
-        status = TOOL_FOUND;
-    }
+    if (!t->ignore_env)
+        status = report_refusal();
     if (t->json) {
         const struct pvn_param_def *table = pvn_param_table(&count);
         json_t *list = json_array();

@@ -6,6 +6,9 @@
 
 #include "topo/tool/base/tool.h"
 
+struct pvn_err;
+struct pvn_params;
+
 /* Each gets the arguments behind its name and returns an exit status. */
 int cmd_dump(struct tool *t, int argc, char **argv);
 int cmd_matrix(struct tool *t, int argc, char **argv);
@@ -24,6 +27,10 @@ int dump_xml(const struct tool *t, bool full, FILE *out);
 /* Names on stderr what of the machine a written file (text) does not hold, and what its reader would
  * refuse in it. 0, or -1 when out of memory. */
 int tool_report_missing(const struct tool *t, const char *text, size_t len);
+
+/* 0, or a negative errno with *err, which has the remedy: what these parameters say of a key makes the plugin refuse every
+ * connection, whatever is in the key's file. */
+int tool_key_contradicts(const struct pvn_params *params, struct pvn_err *err);
 
 /* Remedies on the host and in the guest where the layout is hidden. */
 void tool_print_remedies(const struct tool *t);
