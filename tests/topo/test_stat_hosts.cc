@@ -189,6 +189,27 @@ TEST_F(StatHosts, EqualReasonsAreOneLineAndAHostWithoutAnswerIsNamedInTheFirst)
     EXPECT_TRUE(WEXITSTATUS(rc) == 0 || WEXITSTATUS(rc) == 77) << rc;
 }
 
+// A host without an answer may have any processes, or all that are waited for.
+TEST_F(StatHosts, AHostWithoutAnswerIsNotCountedAsLookedAt)
+{
+    script("play", "[ -f $1.json ] && exec cat $1.json\necho 'No route to host' >&2; exit 255\n");
+    save("a.json", {process(0, {}), process(1, {}), process(2, {})});
+    save("idle.json", {});
+    const struct {
+        const char *hosts, *first;
+    } cases[] = {
+        {"a,b", "no process waits for another: 3 processes on 1 of 2 hosts; b gave no answer\n"},
+        {"n[1-2],a,idle",
+         "no process waits for another: 3 processes on 2 of 4 hosts; n[1-2] gave no answer\n"},
+        {"a,idle", "no process waits for another: 3 processes on 2 hosts\n"},
+        {"b,c", "no host answered\n"},
+    };
+    for (const auto &c : cases) {
+        Result r = run_hosts(c.hosts);
+        EXPECT_EQ(0u, r.out.find(c.first)) << r.out;
+    }
+}
+
 // OpenSSH's own program gets options that keep it from waiting for a password; another one does not.
 TEST_F(StatHosts, SshIsRunWithoutAskingForAPassword)
 {

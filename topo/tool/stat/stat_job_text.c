@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topo/tool/load/query.h"
 #include "topo/tool/stat/stat_job.h"
 
 enum { SHOWN = 8 }; /* processes named in a list, and comms */
@@ -150,6 +151,46 @@ static void print_again(const struct tool *t, const struct stat_job *job)
         fputc('\n', t->out);
 }
 
+/* " on 2 hosts", or " on 1 of 2 hosts; node3 gave no answer". */
+static void add_hosts(struct line *l, const struct stat_list *list)
+{
+    const char **silent = calloc((size_t)list->answers, sizeof(*silent));
+    char names[600];
+    int n = 0;
+    for (int i = 0; silent && i < list->answers; i++)
+        if (!list->answer[i].doc)
+            silent[n++] = list->answer[i].host;
+    if (n == 0)
+        add(l, " on %d host%s", list->answers, list->answers == 1 ? "" : "s");
+    else
+        add(l, " on %d of %d hosts; %s gave no answer", list->answers - n, list->answers,
+            pvn_topo_hosts_fold(silent, n, names, sizeof(names)));
+    free(silent);
+}
+
+static bool is_any_answer(const struct stat_list *list)
+{
+    for (int i = 0; i < list->answers; i++)
+        if (list->answer[i].doc)
+            return true;
+    return false;
+}
+
+/* Nothing is known of a host that gave no answer. */
+static void print_no_wait(const struct tool *t, const struct stat_list *list)
+{
+    struct line l = {0};
+    if (list->n == 0 && !is_any_answer(list)) {
+        add(&l, "no host answered");
+    } else {
+        add(&l, "no process waits for another: %d process%s", list->n, list->n == 1 ? "" : "es");
+        add_hosts(&l, list);
+    }
+    fputs(t->bold, t->out);
+    tool_wrap(t, 0, 4, l.text);
+    fputs(t->off, t->out);
+}
+
 void stat_print_job(const struct tool *t, const struct stat_list *list)
 {
     struct stat_job job;
@@ -169,9 +210,7 @@ void stat_print_job(const struct tool *t, const struct stat_list *list)
     if (rc < 0)
         tool_error("out of memory for the waits of %d processes", list->n);
     if (rc == 0 && job.roots == 0 && list->answers)
-        fprintf(t->out, "%sno process waits for another: %d process%s on %d host%s%s\n", t->bold,
-                list->n, list->n == 1 ? "" : "es", list->answers, list->answers == 1 ? "" : "s",
-                t->off);
+        print_no_wait(t, list);
     if (job.roots > 0 || list->answers)
         fputc('\n', t->out);
     if (rc == 0)
