@@ -93,6 +93,7 @@ TEST_F(CheckHosts, TheOddOneIsNamedOnceForAllItsDevices)
         << r.out;
     EXPECT_TRUE(says(r, "ODD plugin's file: c9: bb22; the 15 others: aa11 -> install the same"))
         << r.out;
+    EXPECT_TRUE(says(r, " 2 facts differ; 0 kinds of failures, 0 to look at")) << r.out;
 }
 
 TEST_F(CheckHosts, GroupsWhereThereIsNoMajority)
@@ -104,6 +105,10 @@ TEST_F(CheckHosts, GroupsWhereThereIsNoMajority)
     EXPECT_EQ(1, r.status);
     EXPECT_TRUE(says(r, "ODD kernel: no majority: c[0-1]: 6.1.0; c[2-3]: 6.6.1 -> boot the same"))
         << r.out;
+    EXPECT_TRUE(says(r, " 1 fact differs; 0 kinds of failures, 0 to look at")) << r.out;
+    r = run("x,y");
+    EXPECT_EQ(3, r.status);
+    EXPECT_TRUE(says(r, " 2 of 2 hosts gave no facts; 0 kinds of failures")) << r.out;
 }
 
 TEST_F(CheckHosts, WhatCouldNotBeComparedIsSaid)
@@ -123,6 +128,7 @@ TEST_F(CheckHosts, WhatCouldNotBeComparedIsSaid)
                         "user's, on c2"))
         << r.out;
     EXPECT_TRUE(says(r, "c3: its pvn-topo is of a version whose check has no facts")) << r.out;
+    EXPECT_TRUE(says(r, " 2 of 5 hosts gave no facts; 0 kinds of failures, 0 to look at")) << r.out;
     r = run("c0");
     EXPECT_EQ(0u, r.out.find("only one host gave its facts: there is nothing to compare")) << r.out;
 }

@@ -112,9 +112,21 @@ static void print_odd(const struct tool *t, const struct compare_odd *o)
     fputs(t->off, t->out);
 }
 
+/* The last line: everything that is not as it should be, the odd facts and the hosts without facts as well. */
+static void print_sum(const struct tool *t, const struct compare *c, const json_t *rows)
+{
+    int fails = count_level(rows, "FAIL"), without = c->answers - c->hosts;
+    fputc('\n', t->out);
+    if (without > 0)
+        fprintf(t->out, "%d of %d hosts gave no facts; ", without, c->answers);
+    if (c->odds > 0)
+        fprintf(t->out, "%d fact%s; ", c->odds, c->odds == 1 ? " differs" : "s differ");
+    fprintf(t->out, "%d kind%s of failures, %d to look at\n", fails, fails == 1 ? "" : "s",
+            count_level(rows, "WARN"));
+}
+
 static void print_all(const struct tool *t, const struct compare *c, const json_t *rows)
 {
-    int fails = count_level(rows, "FAIL");
     char shown[1000];
     print_head(t, c);
     tool_print_unanswered(t, t->out, c->answer, c->answers);
@@ -130,8 +142,7 @@ static void print_all(const struct tool *t, const struct compare *c, const json_
         fputs("\nfound by the hosts themselves:\n", t->out);
     print_rows(t, rows, "FAIL");
     print_rows(t, rows, "WARN");
-    fprintf(t->out, "\n%d kind%s of failures, %d to look at\n", fails, fails == 1 ? "" : "s",
-            count_level(rows, "WARN"));
+    print_sum(t, c, rows);
 }
 
 /* ---- for programs ---- */
