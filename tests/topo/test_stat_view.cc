@@ -60,6 +60,24 @@ TEST_F(StatView, TheLivingComeFirstAndEarlierJobsAreFolded)
     EXPECT_EQ(std::string::npos, r.out.find("earlier jobs")) << r.out;
 }
 
+// Until a peer has connected it has no address.
+TEST_F(StatView, AStalledCommWithoutAPeerNamesNone)
+{
+    std::string p = process(1, {{false, 2, 60}});
+    for (const std::string peer :
+         {"\"peer_host\": \"n2\", \"peer_pid\": 102, ", "\"peer_address\": \"192.0.2.1:1\", "}) {
+        ASSERT_NE(std::string::npos, p.find(peer));
+        p.erase(p.find(peer), peer.size());
+    }
+    Result r = run("stat" + save("a.json", {p}));
+    EXPECT_NE(std::string::npos, r.out.find("STALLED for 60.0 s: message 7: nothing came\n"))
+        << r.out;
+    r = run("stat" + save("a.json", {process(1, {{false, 2, 60}})}));
+    EXPECT_NE(std::string::npos,
+              squeeze(r.out).find("nothing came; peer n2 pid 102 at 192.0.2.1:1"))
+        << r.out;
+}
+
 // Nothing runs any more: the job that ended last is what somebody looks for.
 TEST_F(StatView, OfDeadJobsTheLastIsShown)
 {

@@ -188,9 +188,9 @@ static void reason(const struct tool *t, const struct pvn_stats *f, const struct
         return;
     switch (stat_trouble(f, r)) {
     case STAT_STALLED:
-        snprintf(text, sizeof(text), "for %s%s: %s; peer %s",
-                 span(stat_stalled(f, r), a, sizeof(a)), others, r->text,
-                 stat_peer(r, peer, sizeof(peer)));
+        stat_peer(r, peer, sizeof(peer)); /* "" until one has connected */
+        snprintf(text, sizeof(text), "for %s%s: %s%s%s", span(stat_stalled(f, r), a, sizeof(a)),
+                 others, r->text, peer[0] ? "; peer " : "", peer);
         wrapped(t, "STALLED ", text);
         break;
     case STAT_FAILED:
