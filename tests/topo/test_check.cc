@@ -519,7 +519,8 @@ TEST(Check, FewOpenFilesAreAWarning)
     small.expect("open-files", "process", PVN_TOPO_LEVEL_WARN, "some 85 connections");
     limits("64");
     Checks none{load(t)};
-    none.expect("open-files", "process", PVN_TOPO_LEVEL_WARN, "some 0 connections");
+    none.expect("open-files", "process", PVN_TOPO_LEVEL_WARN,
+                "64 open files are too few for a training process");
     limits("unlimited");
     Checks all{load(t)};
     all.expect("open-files", "process", PVN_TOPO_LEVEL_OK, "not limited");

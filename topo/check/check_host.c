@@ -245,6 +245,8 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
 void pvn_topo_check_files(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
+    static const char remedy[] = "ulimit -n 65536: in limits.conf 'nofile 65536', in a unit "
+                                 "LimitNOFILE=65536, for containers --ulimit nofile=65536:65536";
     uint64_t comms;
 
     if (!t->files_known) {
@@ -261,10 +263,12 @@ void pvn_topo_check_files(struct pvn_topo_check_run *run)
         pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_OK, "process", "",
                            "%" PRIu64 " open files, for some %" PRIu64 " connections of a rank",
                            t->files_soft, comms);
+    } else if (comms == 0) {
+        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_WARN, "process", remedy,
+                           "%" PRIu64 " open files are too few for a training process",
+                           t->files_soft);
     } else {
-        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_WARN, "process",
-                           "ulimit -n 65536: in limits.conf 'nofile 65536', in a unit "
-                           "LimitNOFILE=65536, for containers --ulimit nofile=65536:65536",
+        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_WARN, "process", remedy,
                            "%" PRIu64 " open files are enough for some %" PRIu64
                            " connections of a rank only",
                            t->files_soft, comms);
