@@ -92,12 +92,18 @@ int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
     return code;
 }
 
+/* A tar of today has its magic number in the first header; one of the oldest has none, and loads all the same. */
+static bool has_tar_magic(const struct pvn_topo_input *in)
+{
+    return in->len >= 512 && memcmp(in->data + 257, "ustar", 5) == 0;
+}
+
 static int load_tar(const struct pvn_topo_input *in, const char *name, struct pvn_topo **topo,
                     struct pvn_topo_err *err)
 {
     char reason[sizeof(err->text)];
     int code = in->len < 512 ? -EINVAL : pvn_topo_load_tar(in->data, in->len, NULL, topo, err);
-    if (in->len < 512)
+    if (code == -EINVAL && !has_tar_magic(in))
         snprintf(err->text, sizeof(err->text),
                  "none of the forms that are read here: a tar, XML of NCCL or hwloc, the text "
                  "of lspci or esxcli, rdma_topo's dump");
