@@ -211,6 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"--root empty dump", 3, "empty: none of the forms"},
         BadRow{"--root /etc/passwd dump", 3, "/etc/passwd: none of the forms that are read here"},
         BadRow{"--root /bin/sh dump", 3, "/bin/sh: none of the forms that are read here"},
+        BadRow{"stat /etc/passwd", 3, "not a statistics file, or not a complete one\n"},
         BadRow{"--timeout 4294967297 params", 2, "expected a number from 1 to 86400"},
         BadRow{"--dot --svg dump", 2, "--dot and --svg exclude each other"},
         BadRow{"--dot --hints guest.hints --root guest.tar merge", 2,

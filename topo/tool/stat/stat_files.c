@@ -31,6 +31,8 @@ static void add_file(struct stat_list *list, const char *path, bool named)
     } else if (rc == 0) {
         list->n++;
     } else if (rc != -ENOENT || named) { /* else its process has just finished */
+        if (err.code == -EBADMSG)        /* its meaning is what the reason says */
+            pvn_err_set_fault(&err, PVN_FAULT_USAGE);
         pvn_err_format(&err, text, sizeof(text));
         tool_error("%s: %s", path, text);
         list->unread++;
