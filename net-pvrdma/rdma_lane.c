@@ -153,6 +153,7 @@ static const struct pvn_lane_ops rdma_ops = {
     .join = rdma_join,
     .mem_reg = rdma_mem_reg,
     .mem_dereg = rdma_mem_dereg,
+    .mem_revoke = pvn_lane_no_revoke,
     .last_post = rdma_last_post,
     .overdue = rdma_overdue,
     .left = pvn_lane_nothing_left,

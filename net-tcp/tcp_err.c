@@ -20,3 +20,17 @@ int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *d
                     t->nstreams, t->cfg.name, doing, pvn_strerror(code, why, sizeof(why)));
     return t->l.err.code;
 }
+
+int tcp_revoked(struct tcp_lane *t, const struct stream *s)
+{
+    if (t->l.err.code == 0) {
+        pvn_err_set(&t->l.err, -ECANCELED,
+                    "TCP stream %d of %d on %s, %s: deregMr has taken back the memory of a message "
+                    "that was not complete",
+                    (int)(s - t->s) + 1, t->nstreams, t->cfg.name,
+                    t->cfg.sender ? "sending" : "receiving");
+        pvn_err_set_fault(&t->l.err, PVN_FAULT_USAGE);
+        t->l.wrong = true;
+    }
+    return t->l.err.code;
+}

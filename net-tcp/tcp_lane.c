@@ -46,8 +46,6 @@ static void end_job(struct tcp_lane *t, struct stream *s)
         (void)tcp_tx_take_job(t, s);
     else
         (void)tcp_rx_take_job(t, s);
-    tcp_job_free(s->job);
-    s->job = NULL;
 }
 
 static void close_stream(struct tcp_lane *t, struct stream *s)
@@ -97,6 +95,15 @@ static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_
     return longest >= limit / 2 ? -EAGAIN : 0;
 }
 
+/* Reads nothing of the lane but its jobs. */
+static void tcp_mem_revoke(struct pvn_lane *l, const void *addr, size_t len)
+{
+    struct tcp_lane *t = tcp_of(l);
+    for (int i = 0; i < t->cfg.streams; i++)
+        if (t->s[i].job)
+            tcp_job_revoke(t->s[i].job, addr, len);
+}
+
 static size_t tcp_left(const struct pvn_lane *l)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
@@ -129,6 +136,16 @@ static int tcp_drain(struct pvn_lane *l, struct pvn_event *ev, int max)
     return t->cfg.sender ? tcp_tx_report(t, ev, max) : 0;
 }
 
+/* In a forked child they are the parent's. */
+static void free_workers(struct tcp_lane *t)
+{
+    if (!t->has_workers || pvn_fork_in_child(t->epoch))
+        return;
+    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++)
+        tcp_job_free(t->s[i].job);
+    tcp_workers_put();
+}
+
 static void tcp_close(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -137,8 +154,7 @@ static void tcp_close(struct pvn_lane *l)
         free(t->s[i].stage);
         tcp_free_landing(&t->s[i]);
     }
-    if (t->has_workers && !pvn_fork_in_child(t->epoch))
-        tcp_workers_put();
+    free_workers(t);
     tcp_tx_free(t);
     tcp_cts_free(t);
     free(t);
@@ -206,6 +222,7 @@ static const struct pvn_lane_ops tcp_ops = {
     .count = tcp_count,
     .mem_reg = pvn_lane_ok_reg,
     .mem_dereg = pvn_lane_ok_dereg,
+    .mem_revoke = tcp_mem_revoke,
     .last_post = pvn_lane_no_last_post,
     .join = pvn_lane_no_join,
     .stop = pvn_lane_nothing,

@@ -115,7 +115,7 @@ struct stream {
     uint32_t first, count;
     size_t done;
     struct zerocopy_pipe pipe;
-    struct tcp_job *job;     /* NULL: no workers */
+    struct tcp_job *job;     /* NULL: no workers; the same until the lane is closed */
     bool with_worker;        /* the job was posted and its result not taken yet */
     uint32_t acks_requested; /* chunks written that request an acknowledgement, free-running */
     uint32_t acks_taken;     /* of them, those acknowledged, free-running; or of the job's, too */
@@ -216,6 +216,8 @@ static inline struct tcp_lane *tcp_of(struct pvn_lane *l)
 
 /* tcp_err.c: records why the lane died, the first time, and returns that code. */
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing);
+/* The job of s was revoked, and no other lane could go on with that: returns the code, likewise. */
+int tcp_revoked(struct tcp_lane *t, const struct stream *s);
 
 /* tcp_setup.c */
 int tcp_offer(struct pvn_lane *l, void *buf, size_t cap);
@@ -229,7 +231,7 @@ int tcp_next_slot(struct pvn_lane *l, const struct pvn_cts **cts);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 void tcp_tx_free(struct tcp_lane *t);
-/* Takes what the stream's job, which is done, has written. */
+/* Takes what the stream's job, which is done or revoked, has written. */
 int tcp_tx_take_job(struct tcp_lane *t, struct stream *s);
 /* The chunks that are done with. Returns the number of events. */
 int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max);
@@ -297,7 +299,7 @@ int tcp_rx_acknowledge(struct tcp_lane *t);
 /* Sends what is due of clear-to-send entries and acknowledgements beside them. Likewise, or -EAGAIN. */
 int tcp_rx_send_entries(struct tcp_lane *t);
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
-/* Takes what the stream's job, which is done, has read. */
+/* Takes what the stream's job, which is done or revoked, has read. */
 int tcp_rx_take_job(struct tcp_lane *t, struct stream *s);
 /* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */
 void tcp_rx_take_peeked(struct stream *s);

@@ -331,6 +331,8 @@ int tcp_rx_take_job(struct tcp_lane *t, struct stream *s)
 {
     if (!s->with_worker)
         return 0;
+    if (s->job->revoked)
+        return tcp_revoked(t, s);
     s->with_worker = false;
     size_t moved = s->job->moved, placed = moved < s->left ? moved : s->left;
     t->stats.rx_calls += s->job->calls;

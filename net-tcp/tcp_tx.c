@@ -304,6 +304,8 @@ int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
 {
     if (!s->with_worker)
         return 0;
+    if (s->job->revoked)
+        return tcp_revoked(t, s);
     s->with_worker = false;
     s->job_acks = 0;
     t->stats.tx_calls += s->job->calls;

@@ -122,32 +122,42 @@ static ssize_t move_some(struct tcp_job *j)
                     : j->io->recvv(j->fd, j->seal, j->piece, j->npieces, 0);
 }
 
+/* Makes one system call. False: the job is done, or waits. The caller holds its lock. */
+static bool step(struct tcp_worker *w, struct tcp_job *j)
+{
+    ssize_t n;
+
+    if (__atomic_load_n(&j->state, __ATOMIC_RELAXED) == TCP_JOB_ENDING) {
+        done(j, -ECANCELED);
+        return false;
+    }
+    n = move_some(j);
+    if (n == -EAGAIN) {
+        wait_for_socket(w, j);
+        return false;
+    }
+    j->eof = n == 0 && !j->sends;
+    if (n > 0)
+        use_up(j, (size_t)n);
+    if (n >= 0 && !j->eof && j->moved < j->need)
+        return true;
+    done(j, n < 0 ? (int)n : 0);
+    return false;
+}
+
 /* Serves a job until it is done, the socket has no more, or its turn is over. */
 static void serve(struct tcp_worker *w, struct tcp_job *j)
 {
     size_t turn_end = j->moved + TURN;
+    bool more = true;
 
-    while (j->moved < turn_end) {
-        ssize_t n;
-
-        if (__atomic_load_n(&j->cancelled, __ATOMIC_RELAXED)) {
-            done(j, -ECANCELED);
-            return;
-        }
-        n = move_some(j);
-        if (n == -EAGAIN) {
-            wait_for_socket(w, j);
-            return;
-        }
-        j->eof = n == 0 && !j->sends;
-        if (n > 0)
-            use_up(j, (size_t)n);
-        if (n < 0 || j->eof || j->moved >= j->need) {
-            done(j, n < 0 ? (int)n : 0);
-            return;
-        }
+    while (more && j->moved < turn_end) {
+        pthread_mutex_lock(&j->lock);
+        more = step(w, j);
+        pthread_mutex_unlock(&j->lock);
     }
-    make_ready(w, j);
+    if (more)
+        make_ready(w, j);
 }
 
 /* Collects the sockets that can go on. timeout: 0, or -1 to sleep. */
@@ -325,6 +335,7 @@ struct tcp_job *tcp_job_new(void)
     if (!j)
         return NULL;
     j->io = &pvn_sockio_plain;
+    pthread_mutex_init(&j->lock, NULL);
     pthread_mutex_lock(&pool.lock);
     j->worker = &pool.w[0];
     for (int i = 1; i < pool.n; i++)
@@ -339,12 +350,13 @@ void tcp_job_free(struct tcp_job *j)
 {
     if (!j)
         return;
-    /* A forked child's copy of the socket would keep it in the set. */
-    if (j->watched)
-        epoll_ctl(j->worker->epfd, EPOLL_CTL_DEL, j->fd, NULL);
     pthread_mutex_lock(&pool.lock);
     j->worker->streams--;
     pthread_mutex_unlock(&pool.lock);
+    /* The worker may not have given back what it had when it stored DONE. */
+    pthread_mutex_lock(&j->lock);
+    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_destroy(&j->lock);
     free(j);
 }
 
@@ -365,18 +377,59 @@ void tcp_job_post(struct tcp_job *j)
     j->rc = 0;
     j->eof = false;
     j->calls = 0;
-    __atomic_store_n(&j->state, TCP_JOB_QUEUED, __ATOMIC_RELAXED);
+    /* Whoever finds it queued may look at the pieces. */
+    __atomic_store_n(&j->state, TCP_JOB_QUEUED, __ATOMIC_RELEASE);
     post_job(j);
+}
+
+static bool is_ending(struct tcp_job *j)
+{
+    return __atomic_load_n(&j->state, __ATOMIC_ACQUIRE) == TCP_JOB_ENDING;
+}
+
+/* The caller holds the lock. */
+static void take_back(struct tcp_job *j)
+{
+    if (tcp_job_busy(j))
+        __atomic_store_n(&j->state, TCP_JOB_ENDING, __ATOMIC_RELEASE);
 }
 
 void tcp_job_cancel(struct tcp_job *j)
 {
+    /* A call of the worker's ends soon, and one that waits is woken by its socket: everything on it has ended. */
+    if (tcp_job_busy(j) || is_ending(j))
+        shutdown(j->fd, SHUT_RDWR);
+    pthread_mutex_lock(&j->lock);
+    take_back(j);
+    pthread_mutex_unlock(&j->lock);
+    while (is_ending(j))
+        sched_yield();
+    /* A forked child's copy of the socket would keep it in the set. */
+    if (j->watched)
+        epoll_ctl(j->worker->epfd, EPOLL_CTL_DEL, j->fd, NULL);
+    j->watched = false;
+}
+
+/* True if the job has still to move some of these bytes. */
+static bool has_yet_to_move(const struct tcp_job *j, const void *addr, size_t len)
+{
+    for (int i = 0; i < j->npieces; i++) {
+        uintptr_t piece = (uintptr_t)j->piece[i].iov_base, at = (uintptr_t)addr;
+
+        if (piece - at < len || at - piece < j->piece[i].iov_len)
+            return true;
+    }
+    return false;
+}
+
+void tcp_job_revoke(struct tcp_job *j, const void *addr, size_t len)
+{
     if (!tcp_job_busy(j))
         return;
-    __atomic_store_n(&j->cancelled, true, __ATOMIC_RELAXED);
-    /* One that waits is woken by its socket: everything on it has ended. */
-    shutdown(j->fd, SHUT_RDWR);
-    while (tcp_job_busy(j))
-        sched_yield();
-    __atomic_store_n(&j->cancelled, false, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&j->lock);
+    if (tcp_job_busy(j) && has_yet_to_move(j, addr, len)) {
+        j->revoked = true;
+        take_back(j);
+    }
+    pthread_mutex_unlock(&j->lock);
 }

@@ -13,6 +13,7 @@
 #ifndef PVN_NET_TCP_WORKERS_H
 #define PVN_NET_TCP_WORKERS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/uio.h>
@@ -26,11 +27,13 @@ enum {
 
 struct tcp_worker;
 
-/* Who may touch a job: its owner (IDLE, DONE), or the worker (QUEUED, WAITING). */
+/* Who may touch a job: its owner (IDLE, DONE), or the worker (QUEUED, WAITING). What the worker of an ENDING one has moved
+ * stays as it is; it is still in the worker's lists. */
 enum tcp_job_state {
     TCP_JOB_IDLE,
     TCP_JOB_QUEUED,
     TCP_JOB_WAITING, /* for the socket */
+    TCP_JOB_ENDING,  /* taken back: the worker moves nothing more, and has not noticed yet */
     TCP_JOB_DONE
 };
 
@@ -38,6 +41,8 @@ enum tcp_job_state {
 struct tcp_job {
     int state; /* enum tcp_job_state; atomic, DONE is stored last, by the worker */
     struct tcp_worker *worker;
+    /* The worker has it during a system call and what that changes here, so others may look at a job that is busy. */
+    pthread_mutex_t lock;
 
     /* Set by the owner before tcp_job_post. */
     int fd;
@@ -53,11 +58,11 @@ struct tcp_job {
     int rc;       /* 0, or a negative errno: the stream's error, or -ECANCELED */
     bool eof;     /* receiving: the peer has closed its end */
     unsigned calls; /* system calls on the socket */
+    bool revoked; /* by tcp_job_revoke: nothing was moved after that, and the stream cannot go on */
 
     /* The worker's. */
     struct tcp_job *next;
-    bool cancelled; /* atomic */
-    bool watched;   /* the socket is in the worker's epoll set */
+    bool watched; /* the socket is in the worker's epoll set */
 };
 
 /*
@@ -73,7 +78,7 @@ void tcp_workers_after_fork(void);
 /* A job for a stream, of the worker that has the fewest streams. NULL: no memory. Between get and
  * put. */
 struct tcp_job *tcp_job_new(void);
-/* Before the socket is closed. The job is not with the worker. NULL is allowed. */
+/* The job is not with the worker, and its socket was taken back by tcp_job_cancel. NULL is allowed. */
 void tcp_job_free(struct tcp_job *j);
 
 /* Hands the job to its worker. The owner looks at tcp_job_busy until the job is done. */
@@ -83,9 +88,12 @@ static inline bool tcp_job_busy(struct tcp_job *j)
     int s = __atomic_load_n(&j->state, __ATOMIC_ACQUIRE);
     return s == TCP_JOB_QUEUED || s == TCP_JOB_WAITING;
 }
-/* Takes a job back, for a stream that ends: when this returns no worker touches its socket or
+/* Takes a job back, for a stream that ends, before its socket is closed: when this returns no worker touches its socket or
  * buffers any more. A job that is not done has its socket shut down in both directions, which wakes
  * its worker; the caller waits for that. */
 void tcp_job_cancel(struct tcp_job *j);
+/* From any thread, until tcp_job_free: takes a job back that has still to move some of these bytes. When this returns the worker
+ * touches none of them any more. It waits for a system call that is in progress, which never waits for the peer. */
+void tcp_job_revoke(struct tcp_job *j, const void *addr, size_t len);
 
 #endif

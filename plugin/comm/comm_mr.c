@@ -211,7 +211,7 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     return rc;
 }
 
-static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
+static void unlink_mr(struct pvn_comm *c, const struct pvn_comm_mr *m)
 {
     if (m->prev)
         m->prev->next = m->next;
@@ -219,6 +219,10 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
         c->mem.mrs = m->next;
     if (m->next)
         m->next->prev = m->prev;
+}
+
+static void free_mr(struct pvn_comm_mr *m)
+{
     comm_mr_detach(m);
     close_dmabuf(m);
     m->comm = NULL;
@@ -260,6 +264,8 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
     if (m) {
         finish_reads(c, m);
         unlink_mr(c, m);
+        comm_mr_revoke(c, m);
+        free_mr(m);
     } else {
         rc = comm_refuse_elsewhere(
             c, err, -EINVAL, PVN_FAULT_ARGUMENT,
@@ -271,8 +277,10 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
 
 void comm_mr_free_all(struct pvn_comm *c)
 {
-    while (c->mem.mrs)
-        unlink_mr(c, c->mem.mrs);
+    for (struct pvn_comm_mr *m; (m = c->mem.mrs) != NULL;) {
+        unlink_mr(c, m);
+        free_mr(m);
+    }
 }
 
 int comm_mr_refuse(struct pvn_comm *c, const void *handle)

@@ -28,6 +28,33 @@ void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn)
             comm_mr_detach(m);
 }
 
+/* `others`: registrations whose bytes are left alone. */
+static void revoke(const struct pvn_conn *conn, uintptr_t from, uintptr_t to,
+                   const struct pvn_comm_mr *others)
+{
+    for (; others && from < to; others = others->next) {
+        uintptr_t begin = (uintptr_t)others->mr.addr, end = begin + others->mr.len;
+
+        if (end <= from || begin >= to)
+            continue;
+        if (begin > from)
+            revoke(conn, from, begin, others->next);
+        from = end;
+    }
+    if (from >= to)
+        return;
+    for (int i = 0; i < conn->nlanes; i++)
+        conn->lane[i]->ops->mem_revoke(conn->lane[i], (const void *)from, to - from);
+}
+
+void comm_mr_revoke(const struct pvn_comm *c, const struct pvn_comm_mr *m)
+{
+    uintptr_t from = (uintptr_t)m->mr.addr;
+
+    if (m->on)
+        revoke(m->on, from, from + m->mr.len, c->mem.mrs);
+}
+
 void comm_mr_detach_next(struct pvn_comm *c)
 {
     if (!c->link.failover)

@@ -176,6 +176,9 @@ void comm_mr_detach(struct pvn_comm_mr *m);
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);
 void comm_mr_detach_next(struct pvn_comm *c);
+/* No thread of the lanes touches memory any more that only this registration had; it is in the list no more. The caller has
+ * mem.lock. */
+void comm_mr_revoke(const struct pvn_comm *c, const struct pvn_comm_mr *m);
 void comm_mr_free_all(struct pvn_comm *c);
 
 /* comm_workers.c. show: a comm has joined those of comm_live.c, so pvn-answer runs. join: a comm has failover: true

@@ -37,6 +37,10 @@ int pvn_lane_ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
+void pvn_lane_no_revoke(struct pvn_lane *l, const void *addr, size_t len)
+{
+}
+
 int pvn_lane_no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
     return -EOPNOTSUPP;
@@ -120,6 +124,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->mem_reg = pvn_lane_ok_reg;
     if (!ops->mem_dereg)
         ops->mem_dereg = pvn_lane_ok_dereg;
+    if (!ops->mem_revoke)
+        ops->mem_revoke = pvn_lane_no_revoke;
     if (!ops->last_post)
         ops->last_post = pvn_lane_no_last_post;
     if (!ops->overdue)

@@ -295,6 +295,9 @@ struct pvn_lane_ops {
     int (*mem_reg)(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                    struct pvn_err *err);
     int (*mem_dereg)(struct pvn_lane *l, struct pvn_mr *mr);
+    /* len > 0 bytes at addr, which are in no registration any more, whether or not this lane needs one. When it returns no thread
+     * of the lane's own touches them. A message that has still to move some of them is lost, and the lane with it. */
+    void (*mem_revoke)(struct pvn_lane *l, const void *addr, size_t len);
 
     /* The work request of the chunk that was last posted: its qpn, opcode and wr_id. -EOPNOTSUPP: a
      * lane of streams, which reports transfers by `trace` as they begin. */
@@ -373,6 +376,7 @@ void pvn_lane_nothing(struct pvn_lane *l);
 int pvn_lane_ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                     struct pvn_err *err);
 int pvn_lane_ok_dereg(struct pvn_lane *l, struct pvn_mr *mr);
+void pvn_lane_no_revoke(struct pvn_lane *l, const void *addr, size_t len);
 int pvn_lane_no_last_post(const struct pvn_lane *l, struct pvn_transfer *t);
 void pvn_lane_no_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes);
 int pvn_lane_no_adopt(struct pvn_lane *l, int stream, int fd);

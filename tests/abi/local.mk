@@ -27,6 +27,11 @@ tests_abi_test_workers_SOURCES = tests/abi/test_workers.cc tests/abi/nccl_side.h
 tests_abi_test_workers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_workers_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
+PVN_TESTS += tests/abi/test_revoke
+tests_abi_test_revoke_SOURCES = tests/abi/test_revoke.cc tests/abi/nccl_side.h tests/support/key_file.h
+tests_abi_test_revoke_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_revoke_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
 PVN_TESTS += tests/abi/test_peers
 tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h
 tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)

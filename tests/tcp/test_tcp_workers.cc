@@ -386,6 +386,52 @@ TEST(TcpWorkersLife, PostAndCancelRace)
     EXPECT_TRUE(soon([] { return workers().empty(); }));
 }
 
+// A job that is revoked by another thread while its worker moves bytes, many times over: it touches its memory no more, and it
+// goes on if it was that of others.
+TEST(TcpWorkersLife, PostAndRevokeRace)
+{
+    ASSERT_EQ(0, tcp_workers_get(1));
+    constexpr size_t N = 1 << 20;
+    std::vector<uint8_t> buf(N), apart(4096), some(64 << 10, 7);
+    int revoked = 0;
+    for (int i = 0; i < 300; i++) {
+        int fd[2];
+        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
+        tcp_job *j = tcp_job_new();
+        ASSERT_NE(nullptr, j);
+        j->fd = fd[0];
+        j->sends = i % 2;
+        j->need = N;
+        j->npieces = 2;
+        j->piece[0] = {buf.data(), N / 2};
+        j->piece[1] = {buf.data() + N / 2, N / 2};
+        tcp_job_post(j);
+        std::thread owner([&] {
+            for (int k = 0; k < i % 7; k++)
+                sched_yield();
+            tcp_job_revoke(j, apart.data(), apart.size());
+            tcp_job_revoke(j, buf.data() + (i % 3) * N / 3, N / 3);
+            // The last bytes are still to be moved, in the first cases by a job that goes on.
+            tcp_job_revoke(j, buf.data() + N - 1, 1);
+            std::fill(buf.begin(), buf.end(), 0);
+        });
+        for (int k = 0; k < 8; k++)
+            if (j->sends ? recv(fd[1], some.data(), some.size(), 0) < 0
+                         : send(fd[1], some.data(), some.size(), MSG_NOSIGNAL) < 0)
+                sched_yield();
+        owner.join();
+        EXPECT_FALSE(tcp_job_busy(j));
+        revoked += j->revoked;
+        ASSERT_TRUE(bytes::all(buf.data(), N, 0)) << i;
+        tcp_job_cancel(j);
+        tcp_job_free(j);
+        close(fd[0]);
+        close(fd[1]);
+    }
+    EXPECT_EQ(300, revoked);
+    tcp_workers_put();
+}
+
 // Threads that one user started are there for all, and a failure leaves none behind.
 TEST(TcpWorkersLife, WorkersLiveUntilTheirLastUser)
 {
