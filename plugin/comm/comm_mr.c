@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -238,18 +239,42 @@ static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
 {
     uint64_t until = pvn_now_ns() + READ_NS;
 
-    if (!c->engine || !comm_thread_is_here(c) || (c->help && !comm_help_take(c->help)))
+    if (!c->engine || !comm_thread_is_here(c))
         return;
     while (pvn_engine_reads(c->engine, &m->mr) && pvn_now_ns() < until)
         if (pvn_engine_progress(c->engine) != 0)
             break;
-    if (c->help)
-        comm_help_give(c->help);
+}
+
+/* The caller's turn with a comm that has help: steps of others do not block. NULL: it has none, or is not up. */
+static struct comm_help *take_turn(struct pvn_comm *c)
+{
+    struct comm_help *h;
+
+    pthread_mutex_lock(&c->mem.lock);
+    h = c->engine ? c->help : NULL;
+    pthread_mutex_unlock(&c->mem.lock);
+    while (h && !comm_help_take(h))
+        sched_yield();
+    return h;
+}
+
+/* In a failover the plugin's thread would send the message again. The comm has help, and the caller the turn. */
+static void end_failover(struct pvn_comm *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -ECANCELED,
+                "deregMr has taken back the memory of a message that was not complete");
+    pvn_err_set_fault(&err, PVN_FAULT_USAGE);
+    comm_fail(c, &err);
 }
 
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *err)
 {
     struct pvn_comm_mr *m;
+    struct comm_help *help;
+    bool sends_again = false;
     int rc = 0;
 
     if (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch))
@@ -258,11 +283,13 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
         return 0;
     /* A failed comm's registrations are given back as well, so the handle is looked for, not
      * trusted. */
+    help = take_turn(c);
     pthread_mutex_lock(&c->mem.lock);
     for (m = c->mem.mrs; m && m != mr; m = m->next)
         ;
     if (m) {
         finish_reads(c, m);
+        sends_again = help && c->link.failover && pvn_engine_sends(c->engine, &m->mr);
         unlink_mr(c, m);
         comm_mr_revoke(c, m);
         free_mr(m);
@@ -272,6 +299,10 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
             "deregMr: %p is no registration of this comm, or was given back before", (void *)mr);
     }
     pthread_mutex_unlock(&c->mem.lock);
+    if (sends_again)
+        end_failover(c);
+    if (help)
+        comm_help_give(help);
     return rc;
 }
 

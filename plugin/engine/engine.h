@@ -100,7 +100,9 @@ uint64_t pvn_engine_delivered(const struct pvn_engine *e);
 int pvn_engine_undelivered(const struct pvn_engine *e);
 /* True if the peer's writes reach nothing but what the receives have registered. */
 bool pvn_engine_needs_registration(const struct pvn_engine *e);
-/* Sender: true if a lane may still read this memory for a message that is not completed. */
+/* Sender: true if a message that is not completed lies in this registration. */
+bool pvn_engine_sends(const struct pvn_engine *e, const struct pvn_mr *mr);
+/* True if a lane may still read it, too. */
 bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr);
 /* The owner of the engine of a request, done and free ones included: it begins with that. A pointer
  * that is no request is not detected. */

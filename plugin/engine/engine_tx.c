@@ -284,9 +284,9 @@ int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
     return __builtin_expect(e->state == ENG_FAILED, 0) ? e->err.code : 0;
 }
 
-bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr)
+bool pvn_engine_sends(const struct pvn_engine *e, const struct pvn_mr *mr)
 {
-    if (!e->tx || e->state != ENG_RUNS)
+    if (!e->tx || eng_pending(e) == 0)
         return false;
     for (uint64_t i = 0; i < eng_used_msgs(e->tx); i++) {
         const struct send_msg *m = &e->tx->msg[i];
@@ -294,6 +294,11 @@ bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr)
             return true;
     }
     return false;
+}
+
+bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr)
+{
+    return e->state == ENG_RUNS && pvn_engine_sends(e, mr);
 }
 
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)

@@ -296,4 +296,33 @@ TEST(FailoverKept, TheCommIsClosedWithAnOpenSend)
     });
 }
 
+// NCCL aborts in a failover: the plugin's thread sends nothing of memory that another owner has by then.
+TEST(FailoverKept, AnOpenSendLosesItsMemoryInAFailover)
+{
+    alone([] {
+        SendingSmall s;
+        Buffer large(1 << 20, 3);
+        void *open = nullptr, *mh = nullptr;
+        int now = 0;
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(s.n.d, s.sc, large.data(), large.n, NCCL_PTR_HOST, &mh));
+        s.send_one();
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_isend(s.n.d, s.sc, large.data(), large.n, 0, mh, nullptr, &open));
+        s.lose();
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(s.n.d, open, &now, nullptr));
+            return said("the connection is made again");
+        }));
+        // NCCL has another thread for that.
+        std::thread([&] {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(s.n.d, s.sc, mh));
+            memset(large.data(), 0xA5, large.n);
+        }).join();
+        EXPECT_NE(ncclSuccess, pvn_netdrv_test(s.n.d, open, &now, nullptr));
+        EXPECT_TRUE(Log::get().warned({"deregMr has taken back the memory"})) << Log::get().text();
+        s.close();
+    });
+}
+
 } // namespace
