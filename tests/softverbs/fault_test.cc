@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fault rules: each does what README.md says, says how often it did, and does nothing else.
 #include "softverbs/fixture.h"
+#include "support/signals.h"
 
 #include <arpa/inet.h>
 #include <atomic>
@@ -90,6 +91,39 @@ TEST_F(Fault, ABlockedCallHoldsNobodyElse)
     EXPECT_EQ(fired("hang"), 1);
     ASSERT_EQ(lib().sv_command("stat", stat, sizeof stat), 0);
     EXPECT_NE(strstr(stat, "blocked=0"), nullptr);
+}
+
+// The driver of vmw_pvrdma takes a signal for the end of its wait; those of other adapters do not.
+TEST_F(Fault, ASignalEndsACommand)
+{
+    char stat[512] = "";
+    for (const char *profile : {"pvrdma", "roce"}) {
+        bool fails = !strcmp(profile, "pvrdma");
+        start(std::string("profile ") + profile);
+        {
+            ASSERT_EQ(command("set command_us 20000"), 0);
+            Signals signals;
+            errno = 0;
+            ibv_pd *pd = lib().ibv_alloc_pd(a->ctx);
+            EXPECT_EQ(pd == nullptr, fails);
+            EXPECT_EQ(errno == ETIMEDOUT, fails);
+            if (pd) {
+                EXPECT_EQ(lib().ibv_dealloc_pd(pd), 0);
+            }
+            ibv_mr *mr = a->reg(a->buf, 4096, kAll);
+            EXPECT_EQ(mr == nullptr, fails);
+            if (mr) {
+                EXPECT_EQ(lib().ibv_dereg_mr(mr), 0);
+            }
+            EXPECT_EQ(a->to(IBV_QPS_ERR), fails ? ETIMEDOUT : 0);
+            EXPECT_EQ(lib().ibv_destroy_qp(a->qp), 0) << "its answer is not waited for";
+            a->qp = nullptr;
+        }
+        ASSERT_EQ(lib().sv_command("stat", stat, sizeof stat), 0);
+        EXPECT_NE(strstr(stat, fails ? "interrupted=3" : "interrupted=0"), nullptr) << stat;
+        TearDown();
+        a = b = nullptr;
+    }
 }
 
 TEST_F(Fault, StatusComesInOrderAndFlushesTheRest)

@@ -34,7 +34,7 @@ tests_softverbs_rc_test_CPPFLAGS = $(SOFTVERBS_TEST_CPPFLAGS)
 tests_softverbs_rc_test_LDADD = $(TEST_LDADD)
 
 PVN_TESTS += tests/softverbs/fault_test
-tests_softverbs_fault_test_SOURCES = tests/softverbs/fault_test.cc tests/softverbs/fixture.h
+tests_softverbs_fault_test_SOURCES = tests/softverbs/fault_test.cc tests/softverbs/fixture.h tests/support/signals.h
 tests_softverbs_fault_test_CPPFLAGS = $(SOFTVERBS_TEST_CPPFLAGS)
 tests_softverbs_fault_test_LDADD = $(TEST_LDADD)
 

@@ -49,6 +49,7 @@ static const struct sv_profile profiles[] = {
         .ipv4 = 1,
         .ethernet = 1,
         .doorbell_poll = 1,
+        .interruptible = 1,
         .routed = 1,
         .seed = 1,
     },
@@ -221,6 +222,8 @@ static const struct {
     KEY(ethernet),
     KEY(doorbell_poll),
     KEY(doorbell_ns),
+    KEY(command_us),
+    KEY(interruptible),
     KEY(soft_status),
     KEY(retry7_endless),
     KEY(check_mtu),
@@ -395,7 +398,7 @@ int sv_load_config(const char *text)
     snprintf(sv.sysfs, sizeof sv.sysfs, "%s", sysfs ? sysfs : "");
     sv.rules = 0;
     memset(&sv.total, 0, sizeof sv.total);
-    sv.messages = sv.ghosts_landed = sv.ghosts_refused = 0;
+    sv.messages = sv.ghosts_landed = sv.ghosts_refused = sv.interrupted = 0;
     sv.qp_serial = sv.leaked = 0;
     sv.loading = true;
     int rc = sv_profile_by_name(&sv.p, "pvrdma");

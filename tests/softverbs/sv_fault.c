@@ -228,7 +228,7 @@ static void block(const struct sv_rule *r)
     sv.blocked--;
 }
 
-int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp)
+static int obey_rules(const char *call, struct sv_dev *dev, struct sv_qp *qp)
 {
     for (unsigned int i = 0; i < sv.rules; i++) {
         struct sv_rule *r = &sv.rule[i];
@@ -242,6 +242,36 @@ int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp)
             block(r);
     }
     return 0;
+}
+
+/* The calls that the driver of vmw_pvrdma passes on to its device, and waits for the answer. */
+static bool waits_for_device(const char *call)
+{
+    static const char *const calls[] = {"open_device", "query_port", "alloc_pd",
+                                        "create_cq",   "create_qp",  "modify_qp",
+                                        "query_qp",    "reg_mr",     "reg_dmabuf_mr"};
+    return LOOKUP(call, calls) >= 0;
+}
+
+static int take_time(const char *call)
+{
+    long us = sv.p.command_us;
+    struct timespec left = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    bool waits = us && waits_for_device(call), interrupted = false;
+    if (!us || (!waits && strcmp(call, "destroy_qp")))
+        return 0;
+    pthread_mutex_unlock(&sv.lock);
+    while (!interrupted && nanosleep(&left, &left))
+        interrupted = waits && sv.p.interruptible;
+    pthread_mutex_lock(&sv.lock);
+    sv.interrupted += interrupted;
+    return interrupted ? ETIMEDOUT : 0;
+}
+
+int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp)
+{
+    int err = obey_rules(call, dev, qp);
+    return err ? err : take_time(call);
 }
 
 static void hold(struct sv_qp *qp, const struct sv_rule *r)

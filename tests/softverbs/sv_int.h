@@ -59,6 +59,8 @@ struct sv_profile {
     long ethernet;      /* link layer: 1 Ethernet, 0 InfiniBand */
     long doorbell_poll; /* an empty poll rings a doorbell */
     long doorbell_ns;   /* for which one keeps its caller, as an exit to a hypervisor does */
+    long command_us;    /* for which a command of the device keeps its caller */
+    long interruptible; /* a signal meanwhile makes it fail with ETIMEDOUT */
     long soft_status;   /* Soft-RoCE's statuses where they differ from hardware's */
     long retry7_endless;
     long check_mtu;
@@ -329,6 +331,7 @@ struct sv_fabric {
     pthread_cond_t released; /* the command `release` */
     uint64_t releases;
     unsigned int blocked; /* calls that a rule lets wait for that */
+    uint64_t interrupted; /* commands that a signal has ended */
 };
 extern struct sv_fabric sv;
 
@@ -442,7 +445,8 @@ void sv_life_unlock(void);
 
 /* sv_fault.c */
 int sv_rule_add(const char *line, char *reply, size_t size);
-int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp); /* errno or 0 */
+/* The rules for a call, then the time that it takes as a command of the device; the lock is free meanwhile. 0 or an errno. */
+int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp);
 bool sv_fault_message(struct sv_qp *qp, struct sv_wqe *w,
                       bool *drop); /* false: stop transmitting */
 int sv_status_by_name(const char *name);

@@ -386,6 +386,8 @@ SV_EXPORT int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int ma
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
     int rc = c->gone ? EIO : sv_ctx_check(c);
+    if (!rc)
+        rc = sv_fault_call("query_qp", c->dev, qp);
     if (!rc) {
         *attr = qp->attr;
         attr->qp_state = attr->cur_qp_state = ibqp->state;
