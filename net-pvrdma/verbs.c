@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "net-pvrdma/verbs_cmd.h"
+
 struct symbol {
     const char *name;
     const char *version; /* where the library has several of this name; NULL: the default one */
@@ -83,7 +85,9 @@ static int load(const char *name, struct pvn_err *err)
             why ? why : "the library cannot be loaded");
     }
     int rc = resolve(lib, name, err);
-    if (rc < 0) {
+    if (rc == 0) {
+        pvn_verbs_cmd_wrap(&table);
+    } else {
         memset(&table, 0, sizeof(table));
         dlclose(lib);
     }

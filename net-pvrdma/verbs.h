@@ -7,7 +7,7 @@
  * rdma-core since 12 exports are required; what came later (dma-buf registration, 2020; GID table
  * queries, 2020) is optional and NULL where the library lacks it. post_send, post_recv, poll_cq and
  * req_notify_cq are inline functions of <infiniband/verbs.h> that go through the context's own
- * table.
+ * table. Calls that are commands of a device go through verbs_cmd.h.
  */
 #ifndef PVN_NET_PVRDMA_VERBS_H
 #define PVN_NET_PVRDMA_VERBS_H

@@ -78,6 +78,13 @@ tests_rdma_test_plugin_blocked_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_blocked_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_blocked_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
+PVN_TESTS += tests/rdma/test_plugin_commands
+tests_rdma_test_plugin_commands_SOURCES = tests/rdma/test_plugin_commands.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h tests/support/signals.h
+tests_rdma_test_plugin_commands_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_commands_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_commands_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_TESTS += tests/rdma/test_plugin_args
 tests_rdma_test_plugin_args_SOURCES = tests/rdma/test_plugin_args.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
     tests/softverbs/fixture.h

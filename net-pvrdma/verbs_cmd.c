@@ -1,0 +1,134 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "net-pvrdma/verbs_cmd.h"
+
+#include <signal.h>
+
+static struct pvn_verbs lib; /* the library's own functions */
+
+/* All but those that an instruction raises: blocked, these end the process without their handler. */
+static sigset_t block_signals(void)
+{
+    sigset_t most, before;
+
+    sigfillset(&most);
+    sigdelset(&most, SIGBUS);
+    sigdelset(&most, SIGFPE);
+    sigdelset(&most, SIGILL);
+    sigdelset(&most, SIGSEGV);
+    sigdelset(&most, SIGSYS);
+    sigdelset(&most, SIGTRAP);
+    pthread_sigmask(SIG_BLOCK, &most, &before);
+    return before;
+}
+
+/* Leaves errno as the command has set it. */
+static void restore_signals(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+static struct ibv_context *open_device(struct ibv_device *dev)
+{
+    sigset_t before = block_signals();
+    struct ibv_context *ctx = lib.open_device(dev);
+    restore_signals(&before);
+    return ctx;
+}
+
+static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr)
+{
+    sigset_t before = block_signals();
+    int rc = lib.query_port(ctx, port, attr);
+    restore_signals(&before);
+    return rc;
+}
+
+static struct ibv_pd *alloc_pd(struct ibv_context *ctx)
+{
+    sigset_t before = block_signals();
+    struct ibv_pd *pd = lib.alloc_pd(ctx);
+    restore_signals(&before);
+    return pd;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+    sigset_t before = block_signals();
+    struct ibv_mr *mr = lib.reg_mr(pd, addr, len, access);
+    restore_signals(&before);
+    return mr;
+}
+
+static struct ibv_mr *reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+                                   unsigned int access)
+{
+    sigset_t before = block_signals();
+    struct ibv_mr *mr = lib.reg_mr_iova2(pd, addr, len, iova, access);
+    restore_signals(&before);
+    return mr;
+}
+
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
+                                    int fd, int access)
+{
+    sigset_t before = block_signals();
+    struct ibv_mr *mr = lib.reg_dmabuf_mr(pd, offset, len, iova, fd, access);
+    restore_signals(&before);
+    return mr;
+}
+
+static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg,
+                                struct ibv_comp_channel *ch, int vector)
+{
+    sigset_t before = block_signals();
+    struct ibv_cq *cq = lib.create_cq(ctx, cqe, arg, ch, vector);
+    restore_signals(&before);
+    return cq;
+}
+
+static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    sigset_t before = block_signals();
+    struct ibv_qp *qp = lib.create_qp(pd, attr);
+    restore_signals(&before);
+    return qp;
+}
+
+static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    sigset_t before = block_signals();
+    int rc = lib.modify_qp(qp, attr, mask);
+    restore_signals(&before);
+    return rc;
+}
+
+static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+                    struct ibv_qp_init_attr *init)
+{
+    sigset_t before = block_signals();
+    int rc = lib.query_qp(qp, attr, mask, init);
+    restore_signals(&before);
+    return rc;
+}
+
+/* The calls that are left out wait for no answer: the driver requests the end of an object and goes
+ * on, and what it knows of the device and its GIDs it has at hand. */
+void pvn_verbs_cmd_wrap(struct pvn_verbs *table)
+{
+    lib = *table;
+    table->open_device = open_device;
+    table->query_port = query_port;
+    table->alloc_pd = alloc_pd;
+    table->reg_mr = reg_mr;
+    table->create_cq = create_cq;
+    table->create_qp = create_qp;
+    table->modify_qp = modify_qp;
+    table->query_qp = query_qp;
+    if (lib.reg_mr_iova2)
+        table->reg_mr_iova2 = reg_mr_iova2;
+    if (lib.reg_dmabuf_mr)
+        table->reg_dmabuf_mr = reg_dmabuf_mr;
+}
