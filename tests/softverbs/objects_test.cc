@@ -53,6 +53,27 @@ TEST_F(Objects, NothingIsWrittenIntoAQpInError)
         ASSERT_EQ(b->buf[i], 0);
 }
 
+// The provider of vmw_pvrdma may then lose the new one; another context has a table of its own.
+TEST_F(Objects, AQpThatIsMadeWhileAnotherOneGoesIsCounted)
+{
+    start("rule hang block call=destroy_qp ms=60000");
+    auto overlaps = [](const char *n) {
+        char stat[512] = "";
+        EXPECT_EQ(lib().sv_command("stat", stat, sizeof stat), 0);
+        EXPECT_NE(strstr(stat, (std::string("overlaps=") + n).c_str()), nullptr) << stat;
+    };
+    std::thread goes([&] { EXPECT_EQ(lib().ibv_destroy_qp(a->qp), 0); });
+    for (char stat[512] = ""; !strstr(stat, "blocked=1");)
+        ASSERT_EQ(lib().sv_command("stat", stat, sizeof stat), 0);
+    b->drop();
+    b->create();
+    overlaps("0");
+    a->create();
+    overlaps("1");
+    EXPECT_EQ(command("release"), 0);
+    goes.join();
+}
+
 TEST_F(Objects, DestroyedPeerIsSilence)
 {
     Params p;

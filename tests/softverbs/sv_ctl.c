@@ -184,7 +184,7 @@ static int cmd_stat(int argc, char **argv, char *reply, size_t size)
     snprintf(reply, size,
              "post_send=%llu post_recv=%llu poll=%llu poll_empty=%llu notify=%llu send_wr=%llu "
              "recv_wr=%llu cqe=%llu doorbells=%llu qps=%u mrs=%u messages=%llu ghosts_landed=%llu "
-             "ghosts_refused=%llu leaked=%u inherited=%u blocked=%u interrupted=%llu",
+             "ghosts_refused=%llu leaked=%u inherited=%u blocked=%u interrupted=%llu overlaps=%llu",
              (unsigned long long)s->post_send, (unsigned long long)s->post_recv,
              (unsigned long long)s->poll, (unsigned long long)s->poll_empty,
              (unsigned long long)s->notify, (unsigned long long)s->send_wr,
@@ -192,7 +192,7 @@ static int cmd_stat(int argc, char **argv, char *reply, size_t size)
              (unsigned long long)s->doorbells, sv.qp_count, sv.mr_count,
              (unsigned long long)sv.messages, (unsigned long long)sv.ghosts_landed,
              (unsigned long long)sv.ghosts_refused, sv.leaked, sv_shared_uses(), sv.blocked,
-             (unsigned long long)sv.interrupted);
+             (unsigned long long)sv.interrupted, (unsigned long long)sv.overlaps);
     return 0;
 }
 

@@ -123,7 +123,8 @@ struct sv_ctx {
     bool taken;               /* by a forked child, see sv_fork.c; so in the other objects */
     bool dead;                /* its device has failed, and was renewed since */
     bool gone;                /* the kernel has taken its device away */
-    struct verbs_context v;   /* last: the ibv_context is its tail */
+    unsigned int creating, destroying; /* calls for QPs that have not returned yet */
+    struct verbs_context v;            /* last: the ibv_context is its tail */
 };
 
 struct sv_channel {
@@ -332,6 +333,7 @@ struct sv_fabric {
     uint64_t releases;
     unsigned int blocked; /* calls that a rule lets wait for that */
     uint64_t interrupted; /* commands that a signal has ended */
+    uint64_t overlaps;    /* calls that create a QP while one is destroyed, or the reverse */
 };
 extern struct sv_fabric sv;
 

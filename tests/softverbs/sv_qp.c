@@ -113,8 +113,11 @@ SV_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
     struct sv_qp *qp = NULL;
     struct ibv_qp_cap cap = init->cap;
     int err = sv_ctx_check(c);
+    c->creating++;
+    sv.overlaps += c->destroying > 0;
     if (!err)
         err = sv_fault_call("create_qp", c->dev, NULL);
+    c->creating--;
     bool there = init->qp_type == IBV_QPT_RC || (init->qp_type == IBV_QPT_UC && sv.p.uc);
     if (!err && (!there || init->srq))
         err = EOPNOTSUPP;
@@ -178,7 +181,10 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     struct sv_qp *qp = (struct sv_qp *)ibqp;
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
+    c->destroying++;
+    sv.overlaps += c->creating > 0;
     int err = qp->taken ? ENOENT : sv_fault_call("destroy_qp", c->dev, NULL);
+    c->destroying--;
     /* An old kernel answers so whatever is called, and libibverbs keeps the object (libibverbs/cmd.h,
      * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY); newer ones destroy it. */
     if (!err && c->gone)
