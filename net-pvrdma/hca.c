@@ -12,6 +12,7 @@
 
 #include "base/dev_list.h"
 #include "net-pvrdma/hca_priv.h"
+#include "net-pvrdma/verbs_cmd.h"
 
 enum {
     PVRDMA_VENDOR = 0x15ad,
@@ -231,6 +232,10 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
     pvn_hca_read_pci(o, h, &vendor, &device);
     h->kind = is_pvrdma(&a, h, vendor, device) ? PVN_HCA_PVRDMA : PVN_HCA_OTHER;
     take_limits(h, &a);
+    if (h->kind == PVN_HCA_PVRDMA && pvn_verbs_cmd_is_pvrdma(h->ctx) < 0) {
+        v->close_device(h->ctx);
+        return -ENOMEM;
+    }
     if (h->nports > 0) {
         struct pvn_hca_port *more =
             realloc(t->ports, ((size_t)t->nports + (size_t)h->nports) * sizeof(*more));

@@ -56,6 +56,7 @@ static void rdma_unload(void)
 static void rdma_after_fork(void)
 {
     memset(&found, 0, sizeof(found));
+    pvn_verbs_after_fork();
 }
 
 /* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels

@@ -112,6 +112,12 @@ void pvn_verbs_put(void)
     pthread_mutex_unlock(&lock);
 }
 
+void pvn_verbs_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pvn_verbs_cmd_after_fork();
+}
+
 int pvn_verbs_query_port(const struct pvn_verbs *v, struct ibv_context *ctx, uint8_t port,
                          struct ibv_port_attr *attr)
 {

@@ -62,6 +62,8 @@ const struct pvn_verbs *pvn_verbs_get(const char *lib, struct pvn_err *err);
 /* The last put forgets the table. The library itself stays loaded: its providers cannot be unloaded
  * safely. */
 void pvn_verbs_put(void);
+/* In a forked child, where another thread of the parent may have held a lock. */
+void pvn_verbs_after_fork(void);
 
 /* Whole structure defined, whatever the library is. 0 or a negative errno. */
 int pvn_verbs_query_port(const struct pvn_verbs *v, struct ibv_context *ctx, uint8_t port,

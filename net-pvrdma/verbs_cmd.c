@@ -4,9 +4,21 @@
 
 #include "net-pvrdma/verbs_cmd.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 
-static struct pvn_verbs lib; /* the library's own functions */
+/* An open context of PVRDMA. */
+struct pvrdma {
+    struct pvrdma *next;
+    struct ibv_context *ctx;
+    pthread_mutex_t qps; /* held while one is created or destroyed */
+};
+
+static struct pvn_verbs lib;                                  /* the library's own functions */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* not held within a command */
+static struct pvrdma *list;
 
 /* All but those that an instruction raises: blocked, these end the process without their handler. */
 static sigset_t block_signals(void)
@@ -30,12 +42,56 @@ static void restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
+/* Points to the context's entry, or to the list's end. The caller holds the list's lock. */
+static struct pvrdma **find(const struct ibv_context *ctx)
+{
+    struct pvrdma **at = &list;
+
+    while (*at && (*at)->ctx != ctx)
+        at = &(*at)->next;
+    return at;
+}
+
+/* Returns what unlock_qps takes: NULL where no lock is needed. */
+static pthread_mutex_t *lock_qps(const struct ibv_context *ctx)
+{
+    pthread_mutex_lock(&list_lock);
+    struct pvrdma *p = *find(ctx);
+    pthread_mutex_unlock(&list_lock);
+    if (!p)
+        return NULL;
+    pthread_mutex_lock(&p->qps);
+    return &p->qps;
+}
+
+static void unlock_qps(pthread_mutex_t *qps)
+{
+    if (qps)
+        pthread_mutex_unlock(qps);
+}
+
 static struct ibv_context *open_device(struct ibv_device *dev)
 {
     sigset_t before = block_signals();
     struct ibv_context *ctx = lib.open_device(dev);
     restore_signals(&before);
     return ctx;
+}
+
+static int close_device(struct ibv_context *ctx)
+{
+    sigset_t before = block_signals();
+    pthread_mutex_lock(&list_lock);
+    struct pvrdma **at = find(ctx), *p = *at;
+    if (p) {
+        *at = p->next;
+        pthread_mutex_destroy(&p->qps);
+    }
+    pthread_mutex_unlock(&list_lock);
+    free(p);
+    int rc = lib.close_device(ctx);
+    restore_signals(&before);
+    return rc;
 }
 
 static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr)
@@ -92,9 +148,22 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg,
 static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     sigset_t before = block_signals();
+    pthread_mutex_t *qps = lock_qps(pd->context);
     struct ibv_qp *qp = lib.create_qp(pd, attr);
+    unlock_qps(qps);
     restore_signals(&before);
     return qp;
+}
+
+/* As in close_device, signals are blocked for the lock: a handler may call exit, which closes all. */
+static int destroy_qp(struct ibv_qp *qp)
+{
+    sigset_t before = block_signals();
+    pthread_mutex_t *qps = lock_qps(qp->context);
+    int rc = lib.destroy_qp(qp);
+    unlock_qps(qps);
+    restore_signals(&before);
+    return rc;
 }
 
 static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
@@ -120,15 +189,39 @@ void pvn_verbs_cmd_wrap(struct pvn_verbs *table)
 {
     lib = *table;
     table->open_device = open_device;
+    table->close_device = close_device;
     table->query_port = query_port;
     table->alloc_pd = alloc_pd;
     table->reg_mr = reg_mr;
     table->create_cq = create_cq;
     table->create_qp = create_qp;
+    table->destroy_qp = destroy_qp;
     table->modify_qp = modify_qp;
     table->query_qp = query_qp;
     if (lib.reg_mr_iova2)
         table->reg_mr_iova2 = reg_mr_iova2;
     if (lib.reg_dmabuf_mr)
         table->reg_dmabuf_mr = reg_dmabuf_mr;
+}
+
+int pvn_verbs_cmd_is_pvrdma(struct ibv_context *ctx)
+{
+    struct pvrdma *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return -ENOMEM;
+    p->ctx = ctx;
+    pthread_mutex_init(&p->qps, NULL);
+    pthread_mutex_lock(&list_lock);
+    p->next = list;
+    list = p;
+    pthread_mutex_unlock(&list_lock);
+    return 0;
+}
+
+/* The entries are the parent's. */
+void pvn_verbs_cmd_after_fork(void)
+{
+    pthread_mutex_init(&list_lock, NULL);
+    list = NULL;
 }

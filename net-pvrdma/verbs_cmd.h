@@ -13,6 +13,14 @@
  * device that hangs ends after 10 s. SIGKILL and SIGSTOP cannot be blocked. This is done for every
  * device: to open one is a command already, and two system calls are little beside it. Nothing that
  * is called for data is a command.
+ *
+ * Queue pairs. The library keeps those of a context in a table by the device's handles, without a
+ * lock: one is removed after the device has destroyed it, and added after the device has created it
+ * (pvrdma_destroy_qp and pvrdma_create_qp in providers/vmw_pvrdma/qp.c, rdma-core 44 to 65). Where
+ * the device has given a handle out again in between, the new one is removed, and its completions
+ * are never found. So one thread at a time creates or destroys queue pairs of a context of PVRDMA.
+ * That lengthens no wait: the driver makes one command of a device at a time (pvrdma_cmd_post), so
+ * that one which hangs holds the others up in any case. Other adapters' libraries have locks.
  */
 #ifndef PVN_NET_PVRDMA_VERBS_CMD_H
 #define PVN_NET_PVRDMA_VERBS_CMD_H
@@ -21,5 +29,10 @@
 
 /* Puts the functions of this file into a table that has the library's. */
 void pvn_verbs_cmd_wrap(struct pvn_verbs *table);
+
+/* Says of an open context that it is of PVRDMA, until it is closed. 0 or -ENOMEM. Any thread. */
+int pvn_verbs_cmd_is_pvrdma(struct ibv_context *ctx);
+/* In a forked child, where another thread of the parent may have held a lock. */
+void pvn_verbs_cmd_after_fork(void);
 
 #endif
