@@ -463,6 +463,42 @@ TEST_F(Fault, DeadDeviceLeavesWhatItCompletedBefore)
     }
 }
 
+// The newest object goes first, as in the kernel: what was registered behind the queue pair is not there any more, and the
+// queue pair is. The peer hears of it before the program does.
+TEST_F(Fault, ARemovedDeviceLosesItsNewestMemoryFirst)
+{
+    start("profile roce\nset devices 2", quick, true);
+    static char late[64];
+    ibv_mr *mr = b->reg(late, sizeof late, kAll);
+    auto to_late = [&](uint64_t id) {
+        return a->post(IBV_WR_RDMA_WRITE, 0, 8, id, reinterpret_cast<uintptr_t>(late), mr->rkey);
+    };
+    ASSERT_EQ(to_late(1), 0);
+    EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
+    ASSERT_EQ(command("fatal mlx5_1 gone 3600000"), 0);
+    EXPECT_EQ(b->event(0), -1);
+    EXPECT_EQ(b->reg(late, sizeof late, kAll), nullptr);
+    EXPECT_EQ(errno, EIO);
+    EXPECT_EQ(b->to(IBV_QPS_ERR), EIO);
+    EXPECT_EQ(lib().ibv_destroy_qp(b->qp), EIO);
+    ASSERT_EQ(write(2), 0) << "to memory that is older";
+    EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
+    ASSERT_EQ(to_late(3), 0);
+    EXPECT_EQ(a->wait().status, IBV_WC_REM_ACCESS_ERR);
+    // The rest of the removal.
+    ASSERT_EQ(command("renew mlx5_1"), 0);
+    EXPECT_EQ(b->event(), IBV_EVENT_QP_ACCESS_ERR);
+    EXPECT_EQ(b->event(), IBV_EVENT_DEVICE_FATAL);
+    EXPECT_EQ(lib().ibv_destroy_qp(b->qp), EIO);
+    // Its queue pair is left to its context, which is closed, and so are they all.
+    static std::vector<End *> left;
+    EXPECT_EQ(lib().ibv_dereg_mr(mr), 0);
+    EXPECT_EQ(lib().ibv_dereg_mr(b->mr), 0);
+    EXPECT_EQ(lib().ibv_close_device(b->ctx), 0);
+    left.push_back(b);
+    b = nullptr;
+}
+
 TEST_F(Fault, ACommandEndsAQueuePair)
 {
     start();
@@ -568,6 +604,7 @@ TEST(FaultSyntax, MistakesAreNamed)
                              "gid * 1 1 not-an-address",
                              "event * 1 QP_FATAL",
                              "fatal nothing0",
+                             "fatal * gone soon",
                              "qp",
                              "set max_sge 3",
                              "set async yes",

@@ -105,10 +105,14 @@ static int cmd_event(int argc, char **argv, char *reply, size_t size)
 static int cmd_fatal(int argc, char **argv, char *reply, size_t size)
 {
     struct sv_dev *d = argc >= 2 ? sv_dev_by_name(argv[1]) : NULL;
-    bool gone = argc == 3 && !strcmp(argv[2], "gone");
-    if (!d || argc > 3 || (argc == 3 && !gone))
+    bool gone = argc >= 3 && !strcmp(argv[2], "gone");
+    long ms = argc == 4 ? strtol(argv[3], NULL, 10) : 0;
+    if (!d || argc > 4 || (argc >= 3 && !gone) || (argc == 4 && ms <= 0))
         return d ? EINVAL : ENODEV;
-    sv_dev_fatal(d, gone);
+    if (ms)
+        sv_dev_remove(d, (uint64_t)ms * 1000000);
+    else
+        sv_dev_fatal(d, gone);
     return 0;
 }
 

@@ -15,10 +15,16 @@ struct sv_ctx *sv_ctx_of(struct ibv_context *ctx)
     return (struct sv_ctx *)((char *)ctx - offsetof(struct sv_ctx, v.context));
 }
 
-int sv_ctx_check(struct sv_ctx *c)
+int sv_ctx_check_data(struct sv_ctx *c)
 {
     sv_take(c, SV_TAKE_NOTHING, NULL);
     return sv_inherited(c) ? EINVAL : sv_ctx_is_dead(c) || c->taken ? EIO : 0;
+}
+
+int sv_ctx_check(struct sv_ctx *c)
+{
+    int err = sv_ctx_check_data(c);
+    return !err && c->leaving ? EIO : err;
 }
 
 /* A child starts again with devices of its own; what it does to inherited objects: sv_fork.c. */
@@ -180,8 +186,53 @@ void sv_dev_fatal(struct sv_dev *dev, bool gone)
     sv_raise_dev(dev, IBV_EVENT_DEVICE_FATAL, 0);
 }
 
+static void lose_memory(const struct sv_ctx *c)
+{
+    uint64_t newest = 0;
+    for (unsigned int i = 0; i < SV_QP_MAX; i++)
+        if (sv.qp[i] && sv_ctx_of(sv.qp[i]->ibv.context) == c && sv.qp[i]->born > newest)
+            newest = sv.qp[i]->born;
+    for (unsigned int i = 0; i < sv.mr_cap; i++)
+        if (sv.mr[i] && sv_ctx_of(sv.mr[i]->ibv.context) == c)
+            sv.mr[i]->lost |= sv.mr[i]->born > newest;
+}
+
+/* Its driver is unbound or reset. The kernel destroys the objects of each context from the newest to the oldest
+ * (__uverbs_cleanup_ufile in drivers/infiniband/core/rdma_core.c), refuses the context's calls meanwhile, and reports it
+ * last, with the file of the events. Here it takes this long from the newest queue pair on. */
+void sv_dev_remove(struct sv_dev *dev, uint64_t ns)
+{
+    if (dev->fatal)
+        return;
+    for (struct sv_ctx *c = sv.ctxs; c; c = c->next)
+        if (c->dev == dev) {
+            c->leaving = true;
+            lose_memory(c);
+        }
+    dev->gone_at = sv_now() + ns;
+    sv_wake(dev->gone_at);
+}
+
+uint64_t sv_dev_timers(uint64_t now)
+{
+    uint64_t next = 0;
+    for (long i = 0; i < sv.p.devices; i++) {
+        struct sv_dev *d = &sv.dev[i];
+        if (d->gone_at && d->gone_at <= now) {
+            d->gone_at = 0;
+            sv_dev_fatal(d, true);
+        } else if (d->gone_at && (!next || d->gone_at < next)) {
+            next = d->gone_at;
+        }
+    }
+    return next;
+}
+
 void sv_dev_renew(struct sv_dev *dev, bool other)
 {
+    if (dev->gone_at)
+        sv_dev_fatal(dev, true);
+    dev->gone_at = 0;
     for (struct sv_ctx *c = sv.ctxs; c; c = c->next)
         c->dead |= c->dev == dev && dev->fatal;
     dev->fatal = false;
@@ -301,7 +352,7 @@ SV_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 {
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(context);
-    int rc = sv_ctx_is_dead(c) ? EIO : sv_fault_call("query_device", c->dev, NULL);
+    int rc = sv_ctx_is_dead(c) || c->leaving ? EIO : sv_fault_call("query_device", c->dev, NULL);
     if (!rc)
         fill_device(c, attr);
     sv_unlock();
@@ -323,7 +374,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(context);
     const struct sv_profile *p = &sv.p;
-    int rc = sv_ctx_is_dead(c) ? EIO : sv_fault_call("query_port", c->dev, NULL);
+    int rc = sv_ctx_is_dead(c) || c->leaving ? EIO : sv_fault_call("query_port", c->dev, NULL);
     if (!rc && (port < 1 || port > p->ports))
         rc = EINVAL;
     if (!rc) {
@@ -474,7 +525,7 @@ SV_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
     struct sv_dev *d = (struct sv_dev *)device;
     struct sv_ctx *c = NULL;
     int err = sv_fault_call("open_device", d, NULL);
-    if (!err && d->fatal)
+    if (!err && (d->fatal || d->gone_at))
         err = EIO;
     if (!err && (!(c = calloc(1, sizeof *c)) || !sv_queue_open(&c->async)))
         err = ENOMEM;

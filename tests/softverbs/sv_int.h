@@ -99,7 +99,8 @@ struct sv_dev {
     unsigned int index;
     struct sv_port port[SV_PORT_MAX]; /* [0] is port 1 */
     bool fatal;
-    bool other; /* its GUID is not the one it began with */
+    bool other;       /* its GUID is not the one it began with */
+    uint64_t gone_at; /* the end of its removal, 0: none has begun */
 };
 
 struct sv_event {
@@ -123,6 +124,7 @@ struct sv_ctx {
     bool taken;               /* by a forked child, see sv_fork.c; so in the other objects */
     bool dead;                /* its device has failed, and was renewed since */
     bool gone;                /* the kernel has taken its device away */
+    bool leaving;             /* the kernel is at it, see sv_dev_remove */
     unsigned int creating, destroying; /* calls for QPs that have not returned yet */
     struct verbs_context v;            /* last: the ibv_context is its tail */
 };
@@ -147,6 +149,8 @@ struct sv_mr {
     bool mapped; /* mem is a mapping of ours (dma-buf) */
     bool device; /* mem is an address on a GPU */
     bool taken;
+    bool lost;     /* destroyed with its device */
+    uint64_t born; /* of regions and queue pairs, in the order of creation */
 };
 
 struct sv_cqe {
@@ -198,6 +202,7 @@ struct sv_qp {
     unsigned int serial; /* order of creation in this process, from 0 */
     int dead;            /* 1: nothing reaches it or leaves it; 2: and its timers stand still */
     bool taken;
+    uint64_t born;      /* as of a region */
     struct sv_qp *lost; /* the next one that its program cannot free any more */
     uint32_t events_given;
     struct sv_stats stats;
@@ -312,6 +317,7 @@ struct sv_fabric {
     struct sv_cq *cqs;
     struct sv_qp *qp[SV_QP_MAX];
     unsigned int qp_next, qp_serial, qp_count;
+    uint64_t born;
     struct sv_mr **mr;
     uint32_t mr_cap, mr_next, mr_count;
     uint64_t pinned;
@@ -357,7 +363,8 @@ int sv_load_config(const char *text); /* text NULL: what the environment says */
 
 /* sv_dev.c */
 struct sv_ctx *sv_ctx_of(struct ibv_context *ctx);
-int sv_ctx_check(struct sv_ctx *c); /* EINVAL: of a parent, EIO: dead device */
+int sv_ctx_check(struct sv_ctx *c);      /* EINVAL: of a parent, EIO: dead device */
+int sv_ctx_check_data(struct sv_ctx *c); /* of a call without the kernel */
 struct sv_dev *sv_dev_by_name(const char *name);
 void sv_devices_build(void);
 void sv_raise(struct sv_ctx *ctx, enum ibv_event_type type, void *element, int port);
@@ -365,6 +372,8 @@ void sv_raise_dev(struct sv_dev *dev, enum ibv_event_type type, int port);
 void sv_port_set(struct sv_dev *dev, int port, bool up);
 void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gid);
 void sv_dev_fatal(struct sv_dev *dev, bool gone);
+void sv_dev_remove(struct sv_dev *dev, uint64_t ns);
+uint64_t sv_dev_timers(uint64_t now); /* as sv_qp_timers */
 /* A device that has failed is there again, for new contexts; other: with another GUID. */
 void sv_dev_renew(struct sv_dev *dev, bool other);
 bool sv_ctx_is_dead(const struct sv_ctx *c);

@@ -314,6 +314,9 @@ static void timers(void)
     ghosts_due(now);
     if (L.ghosts && L.ghosts->sent < L.timers_at)
         L.timers_at = L.ghosts->sent;
+    uint64_t removal = sv_dev_timers(now);
+    if (removal && removal < L.timers_at)
+        L.timers_at = removal;
     for (unsigned int i = 0, seen = 0; i < SV_QP_MAX && seen < sv.qp_count; i++) {
         if (!sv.qp[i])
             continue;

@@ -356,6 +356,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t io
         mr->mem = mem;
         mr->mapped = dmabuf_fd >= 0 && !device;
         mr->device = device;
+        mr->born = ++sv.born;
         sv.mr[index] = mr;
         sv.mr_count++;
         sv.pinned += pages(addr, len);
@@ -429,7 +430,7 @@ static struct sv_mr *find(uint32_t key, bool remote)
         return NULL;
     uint32_t index = (key & ~RKEY_BIT) >> KEY_GEN_BITS;
     struct sv_mr *mr = index < sv.mr_cap ? sv.mr[index] : NULL;
-    return mr && !mr->taken && mr->ibv.lkey == (key & ~RKEY_BIT) ? mr : NULL;
+    return mr && !mr->taken && !mr->lost && mr->ibv.lkey == (key & ~RKEY_BIT) ? mr : NULL;
 }
 
 static char *inside(struct sv_mr *mr, uint64_t addr, uint64_t len)

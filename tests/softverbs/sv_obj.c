@@ -276,7 +276,7 @@ int sv_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
     struct sv_cq *cq = (struct sv_cq *)ibcq;
     struct sv_ctx *c = sv_ctx_of(ibcq->context);
     sv_lock();
-    int got = 0, err = sv_ctx_check(c);
+    int got = 0, err = sv_ctx_check_data(c);
     if (err == EIO && !c->taken)
         err = 0; /* completions lie in memory, where a dead device leaves them */
     cq->stats.poll++;
@@ -307,7 +307,7 @@ int sv_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
     struct sv_cq *cq = (struct sv_cq *)ibcq;
     struct sv_ctx *c = sv_ctx_of(ibcq->context);
     sv_lock();
-    int err = sv_ctx_check(c);
+    int err = sv_ctx_check_data(c);
     if (!err)
         err = sv_fault_call("req_notify_cq", c->dev, NULL);
     if (!err) {

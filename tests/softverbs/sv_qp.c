@@ -152,6 +152,7 @@ SV_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
         pthread_mutex_init(&q->mutex, NULL);
         pthread_cond_init(&q->cond, NULL);
         qp->serial = sv.qp_serial++;
+        qp->born = ++sv.born;
         ((struct sv_cq *)q->send_cq)->refs++;
         ((struct sv_cq *)q->recv_cq)->refs++;
         ((struct sv_pd *)pd)->refs++;
@@ -187,7 +188,7 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     c->destroying--;
     /* An old kernel answers so whatever is called, and libibverbs keeps the object (libibverbs/cmd.h,
      * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY); newer ones destroy it. */
-    if (!err && c->gone)
+    if (!err && (c->gone || c->leaving))
         err = EIO;
     if (err) {
         sv_unlock();
@@ -499,7 +500,7 @@ int sv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
     unsigned int n = 0;
     sv_lock();
-    int rc = sv_ctx_check(c);
+    int rc = sv_ctx_check_data(c);
     if (!rc)
         rc = sv_fault_call("post_send", c->dev, qp);
     if (!rc && ibqp->state != IBV_QPS_RTS && ibqp->state != IBV_QPS_ERR &&
@@ -557,7 +558,7 @@ int sv_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
     unsigned int n = 0;
     sv_lock();
-    int rc = sv_ctx_check(c);
+    int rc = sv_ctx_check_data(c);
     if (!rc)
         rc = sv_fault_call("post_recv", c->dev, qp);
     if (!rc && ibqp->state == IBV_QPS_RESET)
