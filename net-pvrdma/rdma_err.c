@@ -69,22 +69,29 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, int ring, 
 
 /* The meaning of a completion status (InfiniBand specification, volume 1, 11.6.2). LOSS: the link, the
  * peer's adapter or this one is gone, and other lanes may do better. WRONG: of a request that no
- * lane would take (protection, access, length), by a bug here or a malformed peer; what is not in
- * the table counts as that, too. */
-enum meaning { WRONG, LOSS };
+ * lane would take (length, kind), by a bug here or a malformed peer; what is not in the table counts
+ * as that, too.
+ *
+ * UNCLEAR: memory was not there. Either the request is wrong, or the memory was lost before the queue
+ * pair: when an adapter or its driver is removed, or a process is killed, the kernel destroys the
+ * newest object first (Linux, drivers/infiniband/core/rdma_core.c, __uverbs_cleanup_ufile), and NCCL
+ * registers memory when the queue pairs are connected. The peer then sees REM_ACCESS_ERR, in send mode
+ * REM_OP_ERR, and the end that is removed LOC_PROT_ERR or, of a write with immediate data,
+ * LOC_ACCESS_ERR, before any event. */
+enum meaning { WRONG, LOSS, UNCLEAR };
 static const uint8_t meaning_of[] = {
     [IBV_WC_SUCCESS] = WRONG, /* not of a request that has failed */
     [IBV_WC_LOC_LEN_ERR] = WRONG,
     [IBV_WC_LOC_QP_OP_ERR] = LOSS, /* rdma_rxe: no route, its interface is down (rxe_req.c, 6.1) */
     [IBV_WC_LOC_EEC_OP_ERR] = WRONG,
-    [IBV_WC_LOC_PROT_ERR] = WRONG,
+    [IBV_WC_LOC_PROT_ERR] = UNCLEAR,
     [IBV_WC_WR_FLUSH_ERR] = LOSS, /* behind another one that has failed, or at the queue's end */
     [IBV_WC_MW_BIND_ERR] = WRONG,
     [IBV_WC_BAD_RESP_ERR] = WRONG,
-    [IBV_WC_LOC_ACCESS_ERR] = WRONG,
+    [IBV_WC_LOC_ACCESS_ERR] = UNCLEAR,
     [IBV_WC_REM_INV_REQ_ERR] = WRONG,
-    [IBV_WC_REM_ACCESS_ERR] = WRONG,
-    [IBV_WC_REM_OP_ERR] = WRONG,
+    [IBV_WC_REM_ACCESS_ERR] = UNCLEAR,
+    [IBV_WC_REM_OP_ERR] = UNCLEAR,
     [IBV_WC_RETRY_EXC_ERR] = LOSS,
     [IBV_WC_RNR_RETRY_EXC_ERR] = LOSS,
     [IBV_WC_LOC_RDD_VIOL_ERR] = WRONG,
@@ -97,9 +104,9 @@ static const uint8_t meaning_of[] = {
     [IBV_WC_GENERAL_ERR] = LOSS,
 };
 
-static bool means_loss(enum ibv_wc_status status)
+static enum meaning meaning(enum ibv_wc_status status)
 {
-    return (unsigned)status < sizeof(meaning_of) && meaning_of[status] == LOSS;
+    return (unsigned)status < sizeof(meaning_of) ? (enum meaning)meaning_of[status] : WRONG;
 }
 
 /* The opcode of a failed completion is not defined; only these fields are (ibv_poll_cq(3)). */
@@ -117,7 +124,8 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
                 "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,
                 r->chunks_done ? "" : "; it has never carried data");
-    r->l.wrong = !means_loss(wc->status);
+    r->l.wrong = meaning(wc->status) == WRONG;
+    r->l.unclear = meaning(wc->status) == UNCLEAR;
     pvn_err_set_fault(&r->l.err, PVN_FAULT_REMOTE);
     pvn_err_set_hint(&r->l.err,
                      pvn_hint_id_find(PVN_HINT_WC, wc->status,

@@ -163,22 +163,25 @@ static const struct pvn_hint table[] = {
      "the peer posted no receive in time: its process is stopped or starved of CPU",
      "look at the peer's load and stack"},
     {PVN_HINT_WC_LOC_PROT, PVN_HINT_WC, WC_LOC_PROT_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "the local buffer was unmapped or deregistered while in use, or GPU memory cannot be reached "
-     "by the "
-     "device",
-     "try NCCL_NET_GDR_LEVEL=LOC to rule out GPUDirect; in virtual machines check that ACS and the "
+     "this end's adapter or its driver is being removed or reset, which takes its memory away "
+     "first; or the local buffer was unmapped or deregistered while in use, or GPU memory cannot "
+     "be reached by the device",
+     "look at `dmesg`; if no adapter was removed, try NCCL_NET_GDR_LEVEL=LOC to rule out GPUDirect; in virtual machines check that ACS and the "
      "IOMMU let NIC and GPU talk"},
     {PVN_HINT_WC_LOC_LEN, PVN_HINT_WC, WC_LOC_LEN_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "a message is larger than the posted buffer: both ends disagree on sizes",
      "use the same NCCL and plugin release and the same NCCL_* variables on all nodes"},
     {PVN_HINT_WC_REM_ACCESS, PVN_HINT_WC, WC_REM_ACCESS_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "the peer's memory was deregistered or freed while data was in flight",
-     "look at the peer's log: it probably aborted first"},
+     "the peer's process has ended, or its adapter or driver is being removed or reset, which takes "
+     "its memory away first; or the peer's memory was deregistered or freed while data was in "
+     "flight",
+     "look at the peer's log and at `dmesg` there"},
     {PVN_HINT_WC_REM_INV_REQ, PVN_HINT_WC, WC_REM_INV_REQ_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the peer's device refuses that kind of request or its length",
      "compare device and firmware of both ends (`ibv_devinfo -v`)"},
     {PVN_HINT_WC_REM_OP, PVN_HINT_WC, WC_REM_OP_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "the peer's device failed while it served the request", "look at `dmesg` on the peer"},
+     "the peer's device failed while it served the request, or is being removed or reset",
+     "look at `dmesg` on the peer"},
     {PVN_HINT_WC_FLUSH, PVN_HINT_WC, WC_WR_FLUSH_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "a consequence of an earlier error, after which the queue pair gives up all its requests",
      "look for the first error on this connection, in this log or in the peer's"},

@@ -65,16 +65,36 @@ static bool is_of_the_lane(const struct pvn_err *err)
            err->fault != PVN_FAULT_INTERNAL;
 }
 
+/* True if an error that is of a wrong request or of a lost adapter is to be taken for a loss. Other lanes do what a lost
+ * one could not; a wrong request fails on them as well, and no message is delivered meanwhile. */
+static bool may_be_a_loss(struct pvn_engine *e)
+{
+    uint64_t messages = pvn_engine_delivered(e);
+    if (e->doubted && e->doubted_at == messages)
+        return false;
+    e->doubted = true;
+    e->doubted_at = messages;
+    return true;
+}
+
 int pvn_engine_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
 {
     if (l->err.code == 0)
         return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
                         l->ops->name);
-    if (e->state != ENG_FAILED && !l->wrong && is_of_the_lane(&l->err) && pvn_engine_may_pause(e)) {
-        pvn_engine_pause(e, &l->err);
+    struct pvn_err err = l->err;
+    bool loss =
+        e->state != ENG_FAILED && !l->wrong && is_of_the_lane(&err) && pvn_engine_may_pause(e);
+    if (loss && l->unclear && e->state == ENG_RUNS && !may_be_a_loss(e)) {
+        pvn_err_add(&err, "the next lanes failed alike, and no message was delivered "
+                          "in between: the request itself is wrong");
+        loss = false;
+    }
+    if (loss) {
+        pvn_engine_pause(e, &err);
         return 0;
     }
-    pvn_engine_fail(e, &l->err);
+    pvn_engine_fail(e, &err);
     return e->err.code;
 }
 

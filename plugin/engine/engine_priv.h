@@ -219,6 +219,9 @@ struct pvn_engine {
     struct pvn_engine_stats stats;
     struct pvn_err err;
     struct pvn_err pause_err;
+    /* see engine_error.c: a lane has ended `unclear`, and so many messages had been delivered then */
+    bool doubted;
+    uint64_t doubted_at;
 };
 
 /* The request of a place that is used for the first time. */

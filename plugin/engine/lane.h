@@ -364,6 +364,9 @@ struct pvn_lane {
     enum pvn_lane_end end;
     struct pvn_err err;
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
+    /* err: it died of memory that was not there, which is wrong as well, or was lost with an adapter that is being
+     * removed; the next lanes show which of the two */
+    bool unclear;
 };
 
 /* Fill the holes of a table, as lanes of tests have them, with defaults that answer -EOPNOTSUPP (poll, drain: 0

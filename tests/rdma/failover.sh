@@ -29,6 +29,7 @@ verified() { grep -q 'all data verified' "$tmp/$1"; }
 # survived NAME LANES: at least both ends of one comm did, over such lanes at last
 survived() { verified "$1" && [ "$(failovers "$1")" -ge 2 ] && grep -q "connected again after [0-9.]* s: $2" "$tmp/$1"; }
 ended() { ! verified "$1" && [ "$(failovers "$1")" = 0 ] && grep -q "$2" "$tmp/$1"; }
+refused() { ! verified "$1" && grep -q "$2" "$tmp/$1"; }
 at_once() { verified "$1" && [ "$(failovers "$1")" = 0 ]; }
 
 # rdma NAME MODE RULE pvn-perf arguments...
@@ -58,11 +59,15 @@ for mode in record imm send; do
     name=rdma_${mode}_port_goes_down_and_tcp_goes_on
     rdma $name $mode "rule down do nth=300 : port * 1 down" --sizes 1M --iters 100
     verdict $name survived $name tcp
-    # A wrong request would be wrong on every lane. Here and below the fault is that of a message's bytes: where the last
+    # Its memory goes first, which the other end takes for a wrong request.
+    name=rdma_${mode}_device_loses_its_memory_first_and_tcp_goes_on
+    rdma $name $mode "rule removed do min_len=9000 nth=100 : fatal * gone 300" --sizes 1M --iters 100
+    verdict $name survived $name tcp
+    # A wrong request is wrong on every lane. Here and below the fault is that of a message's bytes: where the last
     # acknowledgement is lost, its sender learns of it by a request of its own, after 35 s.
-    name=rdma_${mode}_access_error_ends_the_comm
-    rdma $name $mode "rule wrong status status=REM_ACCESS_ERR min_len=9000 nth=100" --sizes 1M --iters 100 --timeout 20
-    verdict $name ended $name 'remote access error'
+    name=rdma_${mode}_access_error_that_stays_ends_the_comm
+    rdma $name $mode "rule wrong status status=REM_ACCESS_ERR min_len=9000 nth=100 count=0" --sizes 1M --iters 100 --timeout 20
+    verdict $name refused $name 'the request itself is wrong: .* (remote access error)'
 done
 name=rdma_that_cannot_be_fenced_ends_the_comm
 rdma $name record "rule break status status=RETRY_EXC_ERR min_len=9000 nth=100

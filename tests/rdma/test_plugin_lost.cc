@@ -155,6 +155,74 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
     }
 }
 
+// The driver of an adapter is removed or reset while messages move. The kernel destroys the memory regions before the
+// queue pairs, so that both ends see a request that looks wrong before any event.
+TEST_F(PluginLost, AnAdapterThatIsRemovedLosesItsMemoryFirst)
+{
+    const struct {
+        const char *mode, *op, *device, *first;
+    } rows[] = {
+        {"record", "WRITE", "mlx5_1", "mlx5_0:1: a request completed with status 10 "},
+        {"imm", "WRITE_IMM", "mlx5_1", "mlx5_0:1: a request completed with status 10 "},
+        {"send", "SEND", "mlx5_1", "mlx5_0:1: a request completed with status 11 "},
+        {"record", "WRITE", "mlx5_0", "mlx5_0:1: a request completed with status 4 "},
+        {"imm", "WRITE_IMM", "mlx5_0", "mlx5_0:1: a request completed with status 4 "},
+    };
+    for (const auto &row : rows) {
+        SCOPED_TRACE(std::string(row.mode) + " " + row.device);
+        setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+        setenv("NCCL_PVRDMA_RDMA_MODE", row.mode, 1);
+        // An attempt of the last comm to return to RDMA may still have its adapter open.
+        ASSERT_TRUE(eventually([] { return sv::lib().sv_configure("profile roce") == 0; }));
+        adapters("roce", "set devices 2");
+        Net n(12);
+        Route r(n, 0, 1);
+        ASSERT_TRUE(r.move(1));
+        ASSERT_TRUE(said("1 lane: rdma on mlx5_0:1")) << Log::get().text();
+        Log::get().clear();
+        ASSERT_EQ(0, sv::command(std::string("rule removed do min_len=4096 nth=2 op=") + row.op +
+                                 " : fatal " + row.device + " gone 100"));
+        unsigned salt = 2;
+        move_until(r, salt, "connected again after");
+        EXPECT_EQ(1u, sv::lib().sv_rule_fired("removed"));
+        EXPECT_TRUE(said(row.first)) << Log::get().text();
+        EXPECT_TRUE(said("is being removed or reset")) << Log::get().text();
+        EXPECT_TRUE(said(": tcp on ")) << Log::get().text();
+        for (int i = 0; i < 50; i++)
+            ASSERT_TRUE(r.move(salt++)) << Log::get().text();
+    }
+}
+
+// A request that is wrong in truth fails on the next lanes as well: the comm ends, and says so.
+TEST_F(PluginLost, AWrongRequestEndsTheCommOnceItFailsAgain)
+{
+    const struct {
+        const char *name, *text;
+    } rows[] = {{"REM_ACCESS_ERR", "status 10 "},
+                {"LOC_PROT_ERR", "status 4 "},
+                {"REM_OP_ERR", "status 11 "}};
+    for (const auto &row : rows) {
+        SCOPED_TRACE(row.name);
+        setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+        adapters("roce", "");
+        Net n(12);
+        Route r(n);
+        ASSERT_TRUE(r.move(1));
+        ASSERT_TRUE(r.move(2));
+        Log::get().clear();
+        ASSERT_EQ(0, sv::command(std::string("rule wrong status min_len=4096 count=0 status=") +
+                                 row.name));
+        EXPECT_FALSE(r.move(3, true));
+        EXPECT_NE(ncclSuccess, r.send_rc);
+        EXPECT_NE(ncclSuccess, r.recv_rc);
+        EXPECT_EQ(2u, sv::lib().sv_rule_fired("wrong"));
+        EXPECT_TRUE(said("failover: ")) << Log::get().text();
+        EXPECT_TRUE(said("connected again after")) << Log::get().text();
+        EXPECT_TRUE(said("the request itself is wrong")) << Log::get().text();
+        EXPECT_TRUE(said(row.text)) << Log::get().text();
+    }
+}
+
 // The address of an adapter's interface is changed: its queue pairs are given up at once, instead of after all their
 // retransmissions (half a minute), and new ones use the new address.
 TEST_F(PluginLost, AGidThatIsRenumbered)

@@ -174,6 +174,7 @@ TEST_F(PluginRdma, AQueueThatCannotBePolled)
 // One end's request fails; the other learns of it over the control connection.
 TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
 {
+    without_failover();
     adapters("roce", "set timeout_cap_ms 20");
     Net n(12);
     Route r(n), other(n);
