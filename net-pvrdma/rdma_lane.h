@@ -106,6 +106,7 @@ struct pvn_rdma_lane_cfg {
     /* bytes that messages are cut into where there is one queue pair and no other lane, if more */
     size_t lone_chunk;
     bool large;       /* the lane is verified with full-size packets as well */
+    bool may_block;   /* no message waits for bind: it looks for the peer's address again */
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes that messages are cut into */
     bool software;    /* the device copies by processor: rdma_rxe, or a hypervisor's */

@@ -69,6 +69,12 @@ struct rdma_partial {
     uint64_t number, until_ns;
 };
 
+/* bind, of a peer whose address does not answer on the link: see rdma_qp.c. */
+struct rdma_resolve {
+    unsigned failures;
+    uint64_t since_ns, next_ns; /* the first of them, and the next attempt */
+};
+
 /* See rdma_overdue.c. */
 struct rdma_silence {
     uint64_t looked_ns, since_ns; /* last look; since when nothing has ended */
@@ -136,6 +142,8 @@ struct rdma_lane {
 
     struct pvn_rdma_lane_stats stats;
     struct rdma_silence silence;
+    int connected; /* queue pairs, while they are bound */
+    struct rdma_resolve resolve;
     struct rdma_partial partial[1 + PVN_RDMA_MAX_QPS]; /* by `ring` of rdma_partial() */
 
     /* Slot % CTS_SLOTS: what was reported to the engine. A receiver has none of them. */

@@ -1,10 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
 #include "base/random.h"
+#include "connect/retry.h"
 #include "net-pvrdma/rdma_post.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "connect/wire.h"
@@ -136,8 +141,11 @@ static void address(const struct rdma_lane *r, struct ibv_ah_attr *ah)
     memcpy(ah->grh.dgid.raw, r->peer.gids[r->gid.remote].raw, 16);
 }
 
-int rdma_qp_to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_attr *ah,
-                   uint32_t dest, uint32_t psn)
+#define TO_RTR "moving a queue pair to RTR (is the peer's address reachable from this port?)"
+
+/* 0 or a negative errno, and the lane lives. */
+static int to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_attr *ah,
+                  uint32_t dest, uint32_t psn)
 {
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
                             .path_mtu = r->mtu,
@@ -146,14 +154,17 @@ int rdma_qp_to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_a
                             .ah_attr = *ah,
                             .max_dest_rd_atomic = r->cfg.max_rd_atomic,
                             .min_rnr_timer = 12};
-    int rc =
-        r->cfg.v->modify_qp(qp, &a,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    return rc ? rdma_dead(
-                    r, -rc,
-                    "moving a queue pair to RTR (is the peer's address reachable from this port?)")
-              : 0;
+    return -r->cfg.v->modify_qp(qp, &a,
+                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                    IBV_QP_MIN_RNR_TIMER);
+}
+
+int rdma_qp_to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_attr *ah,
+                   uint32_t dest, uint32_t psn)
+{
+    int rc = to_rtr(r, qp, ah, dest, psn);
+    return rc ? rdma_dead(r, rc, TO_RTR) : 0;
 }
 
 int rdma_qp_to_rts(struct rdma_lane *r, struct ibv_qp *qp, uint32_t psn, uint8_t rd_atomic)
@@ -170,22 +181,65 @@ int rdma_qp_to_rts(struct rdma_lane *r, struct ibv_qp *qp, uint32_t psn, uint8_t
     return rc ? rdma_dead(r, -rc, "moving a queue pair to RTS") : 0;
 }
 
+static bool is_in_init(const struct rdma_lane *r, struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    return r->cfg.v->query_qp(qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_INIT;
+}
+
+/* ns: the peer may be bound already, and waits for this end for VERIFY_TIMEOUT. */
+static uint64_t resolve_limit(void)
+{
+    const struct pvn_params *p = pvn_params_get();
+    return (p->bind_timeout < p->verify_timeout ? p->bind_timeout : p->verify_timeout) / 2;
+}
+
+/*
+ * RoCE: before the driver is called the kernel looks for the peer's address on the link, for a second, and answers
+ * ETIMEDOUT (Linux, drivers/infiniband/core/verbs.c, _ib_modify_qp; addr.c, rdma_addr_find_l2_eth_by_grh). That may be
+ * one lost packet, and the queue pair is where it was. Drivers whose own command has timed out, or was interrupted by a
+ * signal (vmw_pvrdma), give the same errno: the device says if the queue pair has moved.
+ */
+static int not_resolved(struct rdma_lane *r, struct ibv_qp *qp)
+{
+    struct rdma_resolve *s = &r->resolve;
+    uint64_t now = pvn_now_ns();
+    char doing[160];
+    if (s->failures == 0)
+        s->since_ns = now;
+    if (r->cfg.may_block && r->cfg.ethernet && now - s->since_ns < resolve_limit() &&
+        is_in_init(r, qp)) {
+        if (s->failures == 0)
+            pvn_info(PVN_NET, "%s: the peer's address does not answer on the link yet: tried again",
+                     r->cfg.name);
+        s->next_ns = now + pvn_retry_pause_ns(PVN_RETRY_RESOLVE, s->failures++);
+        return -EAGAIN;
+    }
+    snprintf(doing, sizeof(doing), TO_RTR ", %u times", s->failures + 1);
+    return rdma_dead(r, -ETIMEDOUT, s->failures ? doing : TO_RTR);
+}
+
 static int connect_one(struct rdma_lane *r, int i)
 {
     struct rqp *q = &r->qp[i];
     struct ibv_ah_attr ah = {0};
     address(r, &ah);
-    int rc = rdma_qp_to_rtr(r, q->qp, &ah, r->peer.qpn[i], r->peer.psn[i]);
+    int rc = to_rtr(r, q->qp, &ah, r->peer.qpn[i], r->peer.psn[i]);
+    if (rc == -ETIMEDOUT)
+        return not_resolved(r, q->qp);
     if (rc < 0)
-        return rc;
+        return rdma_dead(r, rc, TO_RTR);
     return rdma_qp_to_rts(r, q->qp, q->psn,
                           (uint8_t)smaller(r->cfg.max_rd_atomic, r->peer.max_rd_atomic));
 }
 
 int rdma_qps_connect(struct rdma_lane *r)
 {
-    for (int i = 0; i < r->nqps; i++) {
-        int rc = connect_one(r, i);
+    if (r->resolve.failures && pvn_now_ns() < r->resolve.next_ns)
+        return -EAGAIN;
+    for (; r->connected < r->nqps; r->connected++) {
+        int rc = connect_one(r, r->connected);
         if (rc < 0)
             return rc;
     }

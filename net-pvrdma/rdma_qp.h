@@ -92,7 +92,7 @@ int rdma_qp_to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_a
                    uint32_t dest, uint32_t psn);
 int rdma_qp_to_rts(struct rdma_lane *r, struct ibv_qp *qp, uint32_t psn, uint8_t rd_atomic);
 int rdma_qps_create(struct rdma_lane *r);
-int rdma_qps_connect(struct rdma_lane *r);
+int rdma_qps_connect(struct rdma_lane *r); /* 0, -EAGAIN, or the lane is dead */
 void rdma_qps_error(struct rdma_lane *r);
 void rdma_qps_destroy(struct rdma_lane *r);
 /* log2 of the receives on each queue pair of a receiver in the two-sided mode. */

@@ -106,7 +106,8 @@ static int agree_on_mode(struct rdma_lane *r)
     return 0;
 }
 
-int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
+/* Agrees with the peer's offer on what both ends do alike. */
+static int agree(struct pvn_lane *l, const void *peer, size_t len)
 {
     struct rdma_lane *r = rdma_of(l);
     int rc = pvn_rdma_offer_decode(peer, len, &r->peer, &l->err);
@@ -136,7 +137,16 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     if (r->nqps == 1)
         r->l.lone_chunk = r->cfg.lone_chunk;
     r->bound = true;
-    rc = rdma_qps_connect(r);
+    return 0;
+}
+
+/* Called again after -EAGAIN: the queue pairs that are left are connected. */
+int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
+{
+    struct rdma_lane *r = rdma_of(l);
+    int rc = r->bound ? 0 : agree(l, peer, len);
+    if (rc == 0)
+        rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);
 }
 

@@ -343,6 +343,7 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .idle_poll_ns = p->rdma_poll,
         .short_max = (uint32_t)p->rdma_short,
         .large = args->large,
+        .may_block = args->may_block,
         .port = port->port,
         .ethernet = port->ethernet,
         .lid = port->lid,

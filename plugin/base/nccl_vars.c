@@ -39,7 +39,10 @@ static const struct pvn_nccl_var table[] = {
      "NCCL_IB_RESILIENCY_PORT_RECOVERY_START_DELAY",
      PVN_NCCL_LOST, NULL, "The return to better lanes has no setting."},
     {"NCCL_IB_MQP_RETRY_ALL NCCL_IB_MQP_RETRY_CNT NCCL_IB_MQP_RETRY_SLEEP_MSEC", PVN_NCCL_LOST,
-     NULL, "A lane whose queue pair cannot be connected is left out at once."},
+     NULL,
+     "A queue pair whose peer's address does not answer on the link is connected again for half of "
+     "NCCL_PVRDMA_BIND_TIMEOUT or NCCL_PVRDMA_VERIFY_TIMEOUT, whichever is shorter, when a comm is "
+     "set up. After other failures its lane is left out at once."},
     {"NCCL_IB_DATA_DIRECT", PVN_NCCL_LOST, "0",
      "The Data Direct interface of ConnectX adapters is not used."},
     {"NCCL_IB_OOO_RQ", PVN_NCCL_LOST, "0",

@@ -459,17 +459,17 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
 }
 
 /* Takes what the peer says while lanes are being set up: it may be ready before us, or give up. */
-static int listen_to_peer(struct pvn_conn *c)
+static int hear_peer(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
     enum pvn_frame_type type;
     const uint8_t *body;
     size_t len;
-    int rc = conn_flush(c);
+    int rc;
 
     /* A peer that has this end's READY as well is UP, and what it says next is for later. */
-    if (rc || (c->ready_seen && c->state == PVN_CONN_READY))
-        return rc;
+    if (c->ready_seen && c->state == PVN_CONN_READY)
+        return 0;
     rc = conn_expect(c, c->ready_seen ? 0 : 1u << PVN_FRAME_READY, &type, &body, &len);
     if (rc < 0)
         return rc == -EAGAIN ? 0 : rc;
@@ -480,6 +480,13 @@ static int listen_to_peer(struct pvn_conn *c)
     }
     c->ready_seen = true;
     return 0;
+}
+
+static int listen_to_peer(struct pvn_conn *c)
+{
+    int rc = conn_flush(c);
+
+    return rc ? rc : hear_peer(c);
 }
 
 /* Hands data sockets that have come in to their lanes. */
@@ -524,10 +531,10 @@ int conn_step_bind(struct pvn_conn *c)
         else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
             return rc;
     }
-    /* Only now does the acceptor's offer leave, here or with the first step of VERIFY: when the
+    /* Only when all are bound does the acceptor's offer leave, with the first step of VERIFY: when the
      * connector has it, this end's lanes listen. */
     if (((c->bound | c->dropped) & all) != all) {
-        rc = listen_to_peer(c);
+        rc = c->cfg.sender ? listen_to_peer(c) : hear_peer(c);
         return rc ? rc : -EAGAIN;
     }
     for (k = 0; k < c->nlanes; k++) {

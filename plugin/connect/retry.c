@@ -18,6 +18,7 @@ static const struct {
     [PVN_RETRY_HOME] = {10000, 600000, 0},
     [PVN_RETRY_CONTROL] = {500, 500, 2000},
     [PVN_RETRY_PROBE] = {500, 500, 1000},
+    [PVN_RETRY_RESOLVE] = {100, 1000, 0},
 };
 
 uint64_t pvn_retry_next_ns(enum pvn_retry kind, uint64_t pause)

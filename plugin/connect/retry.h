@@ -20,6 +20,7 @@ enum pvn_retry {
     PVN_RETRY_HOME,     /* the first path, after lanes there that delivered nothing */
     PVN_RETRY_CONTROL,  /* another control connection */
     PVN_RETRY_PROBE,    /* a look for the peer's process */
+    PVN_RETRY_RESOLVE,  /* a queue pair whose peer's address did not answer on the link */
     PVN_RETRIES
 };
 

@@ -45,6 +45,7 @@ struct RdmaOptions {
     uint64_t idle_ns = 10000000;
     uint64_t (*now)() = nullptr;              // see pvn_rdma_lane_cfg
     bool acknowledged = false;                // as with failover
+    bool may_block = false;                   // as when a comm is set up
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
     void (*edit_offer)(uint8_t *) = nullptr;  // applied to both ends' offers
 };
@@ -125,6 +126,7 @@ struct RdmaEnd {
         c->max_cqe = static_cast<uint32_t>(std::min(da.max_cqe, pvrdma ? 4096 : da.max_cqe));
         c->timeout = 14;
         c->retry_cnt = o.retry;
+        c->may_block = o.may_block;
         c->rnr_retry = 7;
         c->max_rd_atomic = 1;
     }

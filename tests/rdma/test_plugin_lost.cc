@@ -155,6 +155,51 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
     }
 }
 
+// The peer's address does not answer on the link within the kernel's second, some times: both ends look for it again.
+TEST_F(PluginLost, AnAddressThatAnswersLateIsLookedForAgain)
+{
+    for (const char *device : {"mlx5_0", "mlx5_1"}) {
+        SCOPED_TRACE(device);
+        setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+        adapters("roce", "set devices 2");
+        Net n(12);
+        Log::get().clear();
+        // A queue pair's second step, after the one to INIT.
+        ASSERT_EQ(0, sv::command(std::string("rule late fail call=modify_qp errno=ETIMEDOUT nth=2 "
+                                             "count=3 dev=") +
+                                 device));
+        Route r(n, 0, 1);
+        ASSERT_TRUE(r.move(1));
+        EXPECT_EQ(3u, sv::lib().sv_rule_fired("late"));
+        EXPECT_TRUE(said("does not answer on the link yet")) << Log::get().text();
+        EXPECT_TRUE(said("1 lane: rdma on mlx5_0:1")) << Log::get().text();
+        EXPECT_FALSE(said("is left out")) << Log::get().text();
+    }
+}
+
+// One that never answers is left to TCP, before the other end's lanes have waited for too long.
+TEST_F(PluginLost, AnAddressThatNeverAnswersIsLeftToTcp)
+{
+    for (const char *device : {"mlx5_0", "mlx5_1"}) {
+        SCOPED_TRACE(device);
+        setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+        setenv("NCCL_PVRDMA_VERIFY_TIMEOUT", "2s", 1);
+        adapters("roce", "set devices 2");
+        Net n(12);
+        unsetenv("NCCL_PVRDMA_VERIFY_TIMEOUT");
+        Log::get().clear();
+        ASSERT_EQ(0, sv::command(std::string("rule never fail call=modify_qp errno=ETIMEDOUT nth=2 "
+                                             "count=0 dev=") +
+                                 device));
+        Route r(n, 0, 1);
+        ASSERT_TRUE(r.move(1));
+        EXPECT_LT(3u, sv::lib().sv_rule_fired("never"));
+        EXPECT_TRUE(said("(is the peer's address reachable from this port?), "))
+            << Log::get().text();
+        EXPECT_TRUE(said("1 lane: tcp on")) << Log::get().text();
+    }
+}
+
 // The driver of an adapter is removed or reset while messages move. The kernel destroys the memory regions before the
 // queue pairs, so that both ends see a request that looks wrong before any event.
 TEST_F(PluginLost, AnAdapterThatIsRemovedLosesItsMemoryFirst)

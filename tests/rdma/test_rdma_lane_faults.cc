@@ -258,6 +258,43 @@ TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequestOrEither)
     }
 }
 
+// The step to RTR has timed out: it is tried again where no message waits, and only if the queue pair is where it was, for
+// a driver's own time-out gives the same errno.
+TEST(RdmaFaults, AStepThatHasTimedOutIsRepeatedWhereNothingHasMoved)
+{
+    for (bool may_block : {true, false})
+        for (bool moved : {false, true}) {
+            SCOPED_TRACE(testing::Message() << may_block << moved);
+            ASSERT_EQ(0, sv::lib().sv_configure("profile roce"));
+            RdmaOptions o = shape("roce", PVN_RDMA_IMM, 1, 1 << 20, false);
+            o.may_block = may_block;
+            RdmaEnd tx, rx;
+            tx.open(o, true);
+            rx.open(o, false);
+            uint8_t offer[2048];
+            int n = rx.lane->ops->offer(rx.lane, offer, sizeof(offer));
+            ASSERT_GT(n, 0);
+            const size_t len = static_cast<size_t>(n);
+            if (moved) {
+                ASSERT_EQ(0, sv::command("rule moves do call=modify_qp : qp " +
+                                         std::to_string(qpn_of(tx.lane)) + " error"));
+            }
+            ASSERT_EQ(0, sv::command("rule late fail call=modify_qp errno=ETIMEDOUT"));
+            int rc = tx.lane->ops->bind(tx.lane, offer, len);
+            EXPECT_EQ(1u, sv::lib().sv_rule_fired("late"));
+            if (!may_block || moved) {
+                EXPECT_EQ(-ETIMEDOUT, rc);
+                EXPECT_NE(nullptr, strstr(tx.lane->err.reason[0], "moving a queue pair to RTR"))
+                    << tx.lane->err.reason[0];
+                continue;
+            }
+            EXPECT_EQ(-EAGAIN, rc);
+            for (Deadline wait; wait.left() && rc == -EAGAIN;)
+                rc = tx.lane->ops->bind(tx.lane, offer, len);
+            EXPECT_EQ(0, rc);
+        }
+}
+
 TEST(RdmaFaults, AFailedPostEndsTheLaneWithItsReason)
 {
     RdmaPair p;

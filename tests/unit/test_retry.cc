@@ -21,7 +21,7 @@ namespace
 
 const std::vector<pvn_retry> kinds = {PVN_RETRY_DIAL,   PVN_RETRY_FAILOVER, PVN_RETRY_LOSSES,
                                       PVN_RETRY_RETURN, PVN_RETRY_HOME,     PVN_RETRY_CONTROL,
-                                      PVN_RETRY_PROBE};
+                                      PVN_RETRY_PROBE,  PVN_RETRY_RESOLVE};
 
 TEST(Retry, EachPauseIsTwiceTheOneBeforeUpToTheLongest)
 {
