@@ -387,6 +387,19 @@ TEST(Detour, ALevelThatIsTooLowRefusesANearPair)
 
 // ---- GPU pairs ----
 
+TEST(Detour, AMemoryLocalityPartitionIsRefusedUnlessAVariableAllowsIt)
+{
+    auto machine = [](const char *part) {
+        return sys(
+            cpu(0, bridge("0000:10:00.0", gpu("0000:11:00.0", 0, "",
+                                              std::string("sm=\"90\" mlopart=\"") + part + "\"") +
+                                              nic("0000:12:00.0", "mlx5_0", 0))));
+    };
+    EXPECT_EQ("PIX", NcclFile(machine("-1")).used(0, 0)) << "what NCCL writes of a whole GPU";
+    EXPECT_EQ("PHB", NcclFile(machine("1")).used(0, 0));
+    EXPECT_EQ("PIX", NcclFile(machine("1"), {{"NCCL_NET_GDR_MLOPART", "1"}}).used(0, 0));
+}
+
 TEST(GpuPairs, GoThroughTheCpuBeyondTheP2pLevel)
 {
     std::string xml =

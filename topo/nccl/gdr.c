@@ -139,13 +139,18 @@ static void judge_gpu(struct judge *j)
 
 static void judge_partition(struct judge *j)
 {
+    /* NCCL 2.30 writes the attribute of every GPU: -1 of a whole one (init.cc mloPart). */
+    int part = j->gpu_node->gpu.mlopart;
     j->step->title = "the GPU is whole";
     j->step->result = PVN_TOPO_GDR_YES;
     SAY(seen, "no memory-locality partition");
-    if (pvn_topo_ndoc_get(j->gpu_node->doc, "mlopart")) {
+    if (part == -1)
+        return;
+    SAY(seen, "mlopart=\"%d\"%s", part,
+        j->tree->env.gdr_mlopart ? "; NCCL_NET_GDR_MLOPART allows it" : "");
+    SAY(needed, "no memory-locality partition, or NCCL_NET_GDR_MLOPART=1");
+    if (!j->tree->env.gdr_mlopart) {
         j->step->result = PVN_TOPO_GDR_NO;
-        SAY(seen, "mlopart=\"%.20s\"", pvn_topo_ndoc_get(j->gpu_node->doc, "mlopart"));
-        SAY(needed, "no memory-locality partition");
         SAY(remedy, "NCCL_NET_GDR_MLOPART=1");
     }
 }

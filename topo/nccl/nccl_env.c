@@ -133,6 +133,8 @@ void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
         env->gdr_read = strtol(text, NULL, 0) != 0;
     if ((text = get("NCCL_NET_GDR_C2C", user)))
         env->gdr_c2c = strtol(text, NULL, 0) != 0;
+    if ((text = get("NCCL_NET_GDR_MLOPART", user)))
+        env->gdr_mlopart = strtol(text, NULL, 0) != 0;
     if ((text = get("NCCL_DMABUF_ENABLE", user)))
         env->dmabuf = strtol(text, NULL, 0) != 0;
     if ((text = get("NCCL_PXN_DISABLE", user)))

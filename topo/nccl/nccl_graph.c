@@ -269,6 +269,7 @@ static int add_gpu(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_
     gpu->gpu.rank = (int)pvn_topo_ndoc_get_int(xml, "rank", -1);
     gpu->gpu.sm = (int)pvn_topo_ndoc_get_int(xml, "sm", 0);
     gpu->gpu.gdr = (int)pvn_topo_ndoc_get_int(xml, "gdr", -1);
+    gpu->gpu.mlopart = (int)pvn_topo_ndoc_get_int(xml, "mlopart", -1);
     gpu->up_bw = LOC_BW;
     return connect_both(t, dev, at, PVN_TOPO_NL_LOC, LOC_BW);
 }

@@ -262,7 +262,7 @@ static bool gdr_allowed(const struct pvn_topo_ntree *t, int gpu, int net, bool r
     int limit = t->env.gdr_level >= 0 ? t->env.gdr_level
                 : t->env.gdr_c2c      ? PVN_TOPO_NPATH_P2C
                                       : PVN_TOPO_NPATH_PXB;
-    if (n->net.gdr == 0 || g->gpu.gdr == 0)
+    if (n->net.gdr == 0 || g->gpu.gdr == 0 || (g->gpu.mlopart != -1 && !t->env.gdr_mlopart))
         return false;
     if (read && t->env.gdr_read == 0)
         return false;

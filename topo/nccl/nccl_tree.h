@@ -62,6 +62,7 @@ struct pvn_topo_nccl_env {
     int gdr_level;                        /* NCCL_NET_GDR_LEVEL */
     int gdr_read;                         /* NCCL_NET_GDR_READ: 0, 1, or -1 unset */
     bool gdr_c2c;                         /* NCCL_NET_GDR_C2C, default 1 */
+    bool gdr_mlopart;                     /* NCCL_NET_GDR_MLOPART, default 0 */
     bool dmabuf;                          /* NCCL_DMABUF_ENABLE, default 1 */
     bool pxn_disable;                     /* NCCL_PXN_DISABLE, default 0 */
     bool pxn_c2c;                         /* NCCL_PXN_C2C, default 1 */
@@ -129,6 +130,7 @@ struct pvn_topo_nnode {
         struct {
             int dev, rank, sm; /* NVML number, rank, compute capability times ten (0 unknown) */
             int gdr;           /* 1 yes, 0 no, -1 not stated */
+            int mlopart;       /* number of a memory-locality partition, -1 for a whole GPU */
         } gpu;
         struct {
             const char *name; /* of the document; "" when absent */
