@@ -251,6 +251,25 @@ TEST(Attributes, AGpuInASlowerSlotIsAsFastAsTheSlotAndPassthroughAsItself)
     EXPECT_STREQ("16.0 GT/s PCIe", m.attr("0000:01:01.0", "link_speed"));
 }
 
+// NVML's answer in a running job, where the port's link is made up by the hypervisor.
+TEST(Attributes, AnIdleGpuBelowAnEmulatedPortIsAsFastAsItself)
+{
+    auto speed = [](unsigned vendor, unsigned device, bool guest) {
+        Tree t;
+        Pci port = Pci::bridge(vendor, device).with_link("5.0 GT/s PCIe", "32"), idle = Pci::gpu();
+        idle.speed = "2.5 GT/s PCIe";
+        t.cpus("GenuineIntel", 6, 143, guest);
+        t.pci(t.pci("pci0000:00", "0000:00:15.0", port), "0000:03:00.0", idle);
+        return std::string(Detected(t).attr("0000:03:00.0", "link_speed"));
+    };
+    EXPECT_EQ("16.0 GT/s PCIe", speed(0x15ad, 0x07a0, true));
+    EXPECT_EQ("16.0 GT/s PCIe", speed(0x15ad, 0x07a0, false))
+        << "a capture without its CPU's flags";
+    EXPECT_EQ("16.0 GT/s PCIe", speed(0x1b36, 0x000c, false));
+    EXPECT_EQ("16.0 GT/s PCIe", speed(0x8086, 0x2030, true)) << "any port of a guest";
+    EXPECT_EQ("5.0 GT/s PCIe", speed(0x8086, 0x2030, false)) << "a slow slot";
+}
+
 TEST(Attributes, IdsClassAndCpuAreWrittenAsNcclWritesThem)
 {
     Detected m(one_gpu_one_nic("pci0000:00", "pci0000:00"));

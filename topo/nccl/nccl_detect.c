@@ -56,19 +56,41 @@ static int lanes(int width)
     return width == PVN_TOPO_UNKNOWN ? 0 : width;
 }
 
-static int set_link(struct pvn_topo_ndoc_node *node, const struct pvn_topo_pci *pci,
-                    const struct pvn_topo_pci *port, bool gpu)
+/* True for a port whose link says nothing about the hardware: a hypervisor's, VMware's root port and QEMU's ports
+ * (Red Hat's ids) wherever they are seen. A port of hints or of a host's tree describes the hardware. */
+static bool emulated(const struct pvn_topo *topo, const struct pvn_topo_pci *port)
+{
+    if (port->flags & PVN_TOPO_PCI_INVENTED)
+        return false;
+    return pvn_topo_is_guest(topo) || port->vendor == 0x1b36 ||
+           (port->vendor == 0x15ad && port->device == 0x07a0);
+}
+
+/* A GPU's speed is NVML's present one once a job has woken the link (xml.cc link_speed): what sysfs says of an
+ * idle GPU, 2.5 GT/s, is lower. It is the maximum of both ends, but for a passthrough below an emulated port, which
+ * is as fast as the hardware, or one that already runs faster than its port claims. */
+static const char *gpu_speed(const struct pvn_topo *topo, const struct pvn_topo_pci *pci,
+                             const struct pvn_topo_pci *port)
+{
+    const struct pvn_topo_pci_link *l = &pci->link;
+    if (port && l->speed_max_mts != PVN_TOPO_UNKNOWN &&
+        l->speed_max_mts > port->link.speed_max_mts && emulated(topo, port))
+        return l->speed_max_text;
+    if (port && l->speed_mts != PVN_TOPO_UNKNOWN && l->speed_mts > port->link.speed_max_mts)
+        return l->speed_text;
+    return slower(pci, port);
+}
+
+static int set_link(const struct pvn_topo *topo, struct pvn_topo_ndoc_node *node,
+                    const struct pvn_topo_pci *pci, const struct pvn_topo_pci *port, bool gpu)
 {
     int mine = lanes(pci->link.width_max), theirs = port ? lanes(port->link.width_max) : 0;
     int width = mine < theirs ? mine : theirs;
     const char *speed = slower(pci, port);
     if (gpu) {
-        /* NVML's answers; when it has none NCCL writes "16.0 GT/s" and 16 (xml.cc). A GPU that runs
-         * faster than its port claims is a passthrough below an emulated port. */
+        /* NVML's answers; when it has none NCCL writes "16.0 GT/s" and 16 (xml.cc). */
         width = lanes(pci->link.width) > 0 ? pci->link.width : 16;
-        if (port && pci->link.speed_mts != PVN_TOPO_UNKNOWN &&
-            pci->link.speed_mts > port->link.speed_max_mts)
-            speed = pci->link.speed_text;
+        speed = gpu_speed(topo, pci, port);
         if (speed[0] == '\0')
             speed = "16.0 GT/s";
     }
@@ -95,7 +117,7 @@ static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int 
         set_hex(node, "subsystem_vendor", pci->subvendor, 4) < 0 ||
         set_hex(node, "subsystem_device", pci->subdevice, 4) < 0)
         return -ENOMEM;
-    return set_link(node, pci, port, gpu);
+    return set_link(d->topo, node, pci, port, gpu);
 }
 
 /* CPUID's family as NCCL adds it up: base plus extended family times 16, where the kernel adds the
