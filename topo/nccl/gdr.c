@@ -47,10 +47,13 @@ static void judge_pvrdma(struct judge *j)
         "the VM a passthrough or SR-IOV NIC beside the GPU");
 }
 
-static void judge_nic_live(struct judge *j)
+/* The NIC's driver and the kernel's modules, of a real machine. */
+static void judge_live(const struct pvn_topo *topo, const struct pvn_topo_nccl_env *env,
+                       const struct pvn_topo_nic *nic, struct pvn_topo_gdr_step *step)
 {
-    const struct pvn_topo_nvidia *nv = &j->topo->nvidia;
-    const char *driver = j->topo->rdmas[j->nic->rdma].driver;
+    const struct judge local = {.step = step}, *j = &local;
+    const struct pvn_topo_nvidia *nv = &topo->nvidia;
+    const char *driver = topo->rdmas[nic->rdma].driver;
     bool dmabuf = dmabuf_driver(driver) && nv->open_modules != PVN_TOPO_TRI_NO;
     SAY(needed,
         "nvidia_peermem, or dma-buf (open NVIDIA kernel modules and a NIC driver that has it)");
@@ -62,8 +65,8 @@ static void judge_nic_live(struct judge *j)
         j->step->result = PVN_TOPO_GDR_LIKELY;
         SAY(seen,
             "nvidia_peermem%s%.40s is loaded; only a registration proves that it works for %s",
-            nv->peermem_version[0] ? " " : "", nv->peermem_version, j->nic->name);
-    } else if (dmabuf && j->tree->env.dmabuf) {
+            nv->peermem_version[0] ? " " : "", nv->peermem_version, nic->name);
+    } else if (dmabuf && env->dmabuf) {
         j->step->result =
             nv->open_modules == PVN_TOPO_TRI_YES ? PVN_TOPO_GDR_LIKELY : PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "no nvidia_peermem; driver %s has dma-buf, NVIDIA modules are %s", driver,
@@ -77,11 +80,11 @@ static void judge_nic_live(struct judge *j)
     } else {
         j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "no nvidia_peermem; dma-buf: %s",
-            !j->tree->env.dmabuf                  ? "switched off by NCCL_DMABUF_ENABLE=0"
+            !env->dmabuf                          ? "switched off by NCCL_DMABUF_ENABLE=0"
             : nv->open_modules == PVN_TOPO_TRI_NO ? "the NVIDIA modules are not the open ones"
                                                   : "the NIC's driver has none");
         SAY(remedy, "modprobe nvidia_peermem%s",
-            !j->tree->env.dmabuf ? ", or unset NCCL_DMABUF_ENABLE" : "");
+            !env->dmabuf ? ", or unset NCCL_DMABUF_ENABLE" : "");
     }
 }
 
@@ -95,6 +98,8 @@ static void judge_nic(struct judge *j)
         SAY(seen, "%s is a network interface: TCP copies through host memory", j->nic->name);
         SAY(needed, "an RDMA device");
         SAY(remedy, "use an RDMA device if the machine has one");
+    } else if (j->nic && j->topo && j->nic->gdr == 0 && j->net_node->net.gdr == 0) {
+        judge_live(j->topo, &j->tree->env, j->nic, j->step);
     } else if (j->net_node->net.gdr == 0) {
         j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "the topology says gdr=\"0\" for %s", j->net_node->net.name);
@@ -104,7 +109,7 @@ static void judge_nic(struct judge *j)
         j->step->result = PVN_TOPO_GDR_YES;
         SAY(seen, "gdr=\"1\"");
     } else if (j->nic && j->topo) {
-        judge_nic_live(j);
+        judge_live(j->topo, &j->tree->env, j->nic, j->step);
     } else {
         j->step->result = PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "the file does not say (no gdr attribute)");
@@ -317,4 +322,22 @@ void pvn_topo_gdr_judge(const struct pvn_topo_pairs *pairs, int gpu, int net,
     j.step = &out->steps[PVN_TOPO_GDR_MODE];
     judge_mode(&j, out);
     sum_up(&j, out);
+}
+
+void pvn_topo_gdr_find(const struct pvn_topo *topo, const struct pvn_topo_nccl_env *env,
+                       struct pvn_topo_nics *nics)
+{
+    bool nvidia = false;
+    for (int i = 0; i < topo->ngpus; i++)
+        nvidia |= topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA;
+    for (int i = 0; i < nics->n; i++) {
+        struct pvn_topo_nic *nic = &nics->list[i];
+        struct pvn_topo_gdr_step step = {.result = PVN_TOPO_GDR_UNKNOWN};
+        if (nic->rdma < 0)
+            step.result = PVN_TOPO_GDR_NO;
+        else if (nvidia && !nic->pvrdma)
+            judge_live(topo, env, nic, &step);
+        if (step.result == PVN_TOPO_GDR_NO)
+            nic->gdr = 0;
+    }
 }

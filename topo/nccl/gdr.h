@@ -48,6 +48,11 @@ struct pvn_topo_gdr {
 /* gpu and net are indices into the tree of pairs. */
 void pvn_topo_gdr_judge(const struct pvn_topo_pairs *pairs, int gpu, int net,
                         struct pvn_topo_gdr *out);
+/* Sets gdr of the NICs that cannot reach GPU memory to 0: interfaces, whose transport takes host memory alone
+ * (net_socket.cc ptrSupport), and RDMA devices whose condition PVN_TOPO_GDR_NIC is a no. NCCL diverts their paths
+ * through the CPU before it chooses, so it is done before pvn_topo_pairs_new. */
+void pvn_topo_gdr_find(const struct pvn_topo *topo, const struct pvn_topo_nccl_env *env,
+                       struct pvn_topo_nics *nics);
 const char *
 pvn_topo_gdr_result_name(enum pvn_topo_gdr_result result); /* "yes", "NO", "likely", "unknown" */
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "plugin/base/dev_list.h"
+#include "topo/nccl/gdr.h"
 #include "topo/nccl/lost.h"
 #include "topo/tool/load/counters.h"
 
@@ -255,6 +256,7 @@ static int load_machine(struct tool *t, const struct pvn_topo_input *in)
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
     if (file && (status = read_topo_file(t, file)) != TOOL_OK)
         return status;
+    pvn_topo_gdr_find(t->topo, &t->env, &t->nics);
     if (pvn_topo_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
         tool_error("%s: %s", t->root, why);
         return TOOL_INPUT;
