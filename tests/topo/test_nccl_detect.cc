@@ -301,6 +301,34 @@ TEST(File, GivenAttributesWinExceptTheClass)
     EXPECT_EQ("PIX", m.type(0, 0));
 }
 
+// The form of files that cloud providers install: bus ids alone.
+TEST(File, WhatItLeavesOutOfCpusAndBridgesIsFilledIn)
+{
+    Tree t;
+    std::string port = t.pci("pci0000:00", "0000:00:01.0", Pci::bridge());
+    std::vector<std::string> sw =
+        t.pcie_switch(port, "0000:10:00.0", 0x11, 2, Pci::bridge().with_link("8.0 GT/s PCIe", "8"));
+    t.pci(sw[1], "0000:12:00.0", Pci::gpu());
+    t.rdma("mlx5_0", t.pci(sw[2], "0000:13:00.0", Pci::nic()), "InfiniBand", {});
+    t.rdma("mlx5_1", t.pci("pci0000:80", "0000:81:00.0", Pci::nic()), "InfiniBand", {});
+    t.numa(0, "0f", "0-3", "10 20");
+    t.numa(1, "f0", "4-7", "20 10");
+    t.cpus("GenuineIntel", 6, 143, false);
+    Detected m(t, PVN_TOPO_NICS_AUTO,
+               sys("<cpu numaid=\"0\"><pci busid=\"0000:10:00.0\"><pci busid=\"0000:12:00.0\"/>"
+                   "<pci busid=\"0000:13:00.0\"/></pci></cpu>"
+                   "<cpu numaid=\"1\"><pci busid=\"0000:81:00.0\"/></cpu>"));
+    EXPECT_STREQ("0x060400", m.attr("0000:10:00.0", "class"));
+    EXPECT_STREQ("8.0 GT/s PCIe", m.attr("0000:10:00.0", "link_speed"));
+    EXPECT_STREQ("8", m.attr("0000:10:00.0", "link_width"));
+    EXPECT_EQ("PIX", m.type(0, 0));
+    EXPECT_EQ("SYS", m.type(0, 1));
+    const pvn_topo_ndoc_node *cpu = pvn_topo_ndoc_find(m.pairs->doc, "cpu", "numaid", "1");
+    EXPECT_STREQ("f0", pvn_topo_ndoc_get(cpu, "affinity"));
+    EXPECT_STREQ("143", pvn_topo_ndoc_get(cpu, "modelid"));
+    EXPECT_FLOAT_EQ(22, m.pairs->tree->nodes[m.pairs->tree->cpus[1]].cpu.inter_bw);
+}
+
 TEST(File, GpusAndNetsThatOnlyTheFileKnowsAreCutOff)
 {
     Detected m(

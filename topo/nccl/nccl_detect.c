@@ -217,6 +217,39 @@ static int attach(struct detect *d, struct pvn_topo_ndoc_node *parent,
     return pvn_topo_ndoc_attach(parent, node, at);
 }
 
+/* NCCL looks a function up by a 12-character name: with a longer domain it finds nothing, and the
+ * node stays without attributes on a cpu -1. */
+static bool is_found(const struct pvn_topo_pci *pci)
+{
+    return is_busid(pci->bdf) && !(pci->flags & PVN_TOPO_PCI_NO_PATH);
+}
+
+static int set_no_link(struct pvn_topo_ndoc_node *node)
+{
+    return pvn_topo_ndoc_set_if_unset(node, "link_speed", "") < 0 ||
+                   pvn_topo_ndoc_set_if_unset(node, "link_width", "") < 0
+               ? -ENOMEM
+               : 0;
+}
+
+/* Completes what a file has above a function, as far as its cpu: NCCL goes on to the parent that the
+ * file gives (xml.cc ncclTopoGetXmlFromSys, its end). */
+static int complete_above(struct detect *d, struct pvn_topo_ndoc_node *node)
+{
+    for (int level = 0; node && level <= PVN_TOPO_NDOC_MAX_DEPTH; node = node->parent, level++) {
+        if (pvn_topo_ndoc_is(node, "cpu"))
+            return set_cpu_attrs(d, node);
+        const char *busid = pvn_topo_ndoc_get(node, "busid");
+        int index = busid && pvn_topo_ndoc_is(node, "pci") ? pvn_topo_find_pci(d->topo, busid) : -1;
+        if (!pvn_topo_ndoc_is(node, "pci"))
+            return 0;
+        if ((index >= 0 && is_found(&d->topo->pci[index]) ? set_pci_attrs(d, node, index)
+                                                          : set_no_link(node)) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 /* The pci node of a function with everything above it. NCCL goes up two components of the sysfs
  * path at a time, so that root ports and a switch's downstream ports never show. */
 static struct pvn_topo_ndoc_node *pci_node(struct detect *d, int index, int level)
@@ -232,20 +265,16 @@ static struct pvn_topo_ndoc_node *pci_node(struct detect *d, int index, int leve
         if (!node || pvn_topo_ndoc_set(node, "busid", pci->bdf) < 0)
             return NULL;
     }
-    /* NCCL looks a function up by a 12-character name: with a longer domain it finds nothing, and
-     * the node stays without attributes on a cpu -1. */
-    bool found = is_busid(pci->bdf) && !(pci->flags & PVN_TOPO_PCI_NO_PATH);
+    bool found = is_found(pci);
     if (found && set_pci_attrs(d, node, index) < 0)
         return NULL;
     if (node->parent)
-        return node;
+        return complete_above(d, node->parent) < 0 ? NULL : node;
     int up = pci->parent, upper = up >= 0 ? d->topo->pci[up].parent : -1;
     if (!found) {
-        const char *text = "-1";
-        if (pvn_topo_ndoc_set_if_unset(node, "link_speed", "") < 0 ||
-            pvn_topo_ndoc_set_if_unset(node, "link_width", "") < 0)
+        if (set_no_link(node) < 0)
             return NULL;
-        above = cpu_node(d, text);
+        above = cpu_node(d, "-1");
     } else if (up < 0 || !is_busid(d->topo->pci[up].bdf) || upper < 0 ||
                !is_busid(d->topo->pci[upper].bdf)) {
         above = cpu_node(d, numa_text(pci, numa, sizeof(numa)));
