@@ -368,6 +368,34 @@ TEST(Order, FirstGpuAndAllNicsAreSortedLaterGpusFollow)
         Detected(t).shape());
 }
 
+// CUDA numbers what the driver nvidia has, and NCCL goes by these numbers.
+TEST(Gpus, WhatIsForGuestsHasNoNumber)
+{
+    Tree t;
+    std::string bus = "pci0000:00";
+    t.pci(bus, "0000:01:00.0", Pci::gpu());
+    for (const char *bdf : {"0000:01:00.4", "0000:01:00.5"})
+        t.link("/sys/devices/" + t.pci(bus, bdf, Pci::gpu()) + "/physfn", "../0000:01:00.0");
+    Pci passed = Pci::gpu();
+    passed.driver = "vfio-pci";
+    t.pci(bus, "0000:02:00.0", passed);
+    t.pci(bus, "0000:03:00.0", Pci::gpu());
+    {
+        Detected m(t);
+        EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:03:00.0(gpu))", m.shape());
+        EXPECT_EQ(1, m.pairs->tree->nodes[m.pairs->tree->gpus[1]].gpu.dev);
+        EXPECT_STREQ("Left out: 2 virtual functions of GPUs, for guests. Left out: 1 GPU on the "
+                     "driver vfio-pci.",
+                     m.pairs->note);
+    }
+    // A host that gives all its GPUs to guests is still shown whole.
+    t = Tree();
+    t.pci(bus, "0000:02:00.0", passed);
+    Detected m(t);
+    EXPECT_EQ("cpu 0(pci 0000:02:00.0(gpu))", m.shape());
+    EXPECT_STREQ("", m.pairs->note);
+}
+
 TEST(Nics, DevicesThatAreDownAreLeftOutUnlessAllAre)
 {
     Tree t;

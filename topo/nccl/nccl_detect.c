@@ -284,6 +284,26 @@ static struct pvn_topo_ndoc_node *pci_node(struct detect *d, int index, int leve
     return !above || attach(d, above, node) < 0 ? NULL : node;
 }
 
+/* The driver of a function that CUDA sees. */
+static bool on_nvidia(const struct pvn_topo *topo, int gpu)
+{
+    return strcmp(topo->pci[topo->gpus[gpu].pci].driver, "nvidia") == 0;
+}
+
+enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu)
+{
+    const struct pvn_topo_pci *pci = &topo->pci[topo->gpus[gpu].pci];
+    if (pci->physfn >= 0 && !pvn_topo_is_guest(topo))
+        return PVN_TOPO_GPU_FOR_GUESTS;
+    if (topo->gpus[gpu].kind != PVN_TOPO_GPU_NVIDIA || pci->driver[0] == '\0' ||
+        on_nvidia(topo, gpu))
+        return PVN_TOPO_GPU_USED;
+    for (int i = 0; i < topo->ngpus; i++)
+        if (topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA && on_nvidia(topo, i))
+            return PVN_TOPO_GPU_OTHER_DRIVER;
+    return PVN_TOPO_GPU_USED;
+}
+
 int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list)
 {
     static const enum pvn_topo_gpu_kind order[] = {PVN_TOPO_GPU_NVIDIA, PVN_TOPO_GPU_AMD,
@@ -292,7 +312,8 @@ int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list)
     for (size_t k = 0; n == 0 && k < sizeof(order) / sizeof(order[0]); k++) {
         for (int i = 0; i < topo->ngpus; i++) {
             int at = n;
-            if (topo->gpus[i].kind != order[k])
+            if (topo->gpus[i].kind != order[k] ||
+                pvn_topo_ndoc_gpu_use(topo, i) != PVN_TOPO_GPU_USED)
                 continue;
             for (; at > 0 && topo->gpus[list[at - 1]].pci > topo->gpus[i].pci; at--)
                 list[at] = list[at - 1];

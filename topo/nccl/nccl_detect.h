@@ -30,8 +30,18 @@ struct pvn_topo_ndetect {
 int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc **doc, char *why,
                          size_t why_len);
 
+/* A job's use of a GPU. Where none of NVIDIA's is on the driver nvidia, the machine is taken as it would be with it:
+ * a function on another driver is used. */
+enum pvn_topo_gpu_use {
+    PVN_TOPO_GPU_USED,
+    PVN_TOPO_GPU_FOR_GUESTS,   /* an SR-IOV virtual function, seen by the host */
+    PVN_TOPO_GPU_OTHER_DRIVER, /* NVIDIA's, on vfio-pci or the like beside others that CUDA sees */
+};
+/* gpu is an index into topo->gpus. */
+enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu);
+
 /* Fills list, which has room for topo->ngpus, with the GPUs that a job of this machine would use, as indices into
- * topo->gpus, in bus-id order, and returns how many there are. They are of one kind: NVIDIA's if the machine has any,
+ * topo->gpus, in bus-id order, and returns how many there are. They are used (pvn_topo_ndoc_gpu_use) and of one kind: NVIDIA's if the machine has any,
  * else AMD's, else accelerators, else Intel's. */
 int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list);
 

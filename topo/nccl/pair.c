@@ -81,6 +81,26 @@ static int choose_nccl(struct pvn_topo_pairs *p)
     return 0;
 }
 
+static void explain_left_out(struct pvn_topo_pairs *p)
+{
+    int count[PVN_TOPO_GPU_OTHER_DRIVER + 1] = {0};
+    const char *driver = "";
+    for (int i = 0; p->topo && i < p->topo->ngpus; i++) {
+        enum pvn_topo_gpu_use use = pvn_topo_ndoc_gpu_use(p->topo, i);
+        count[use]++;
+        if (use == PVN_TOPO_GPU_OTHER_DRIVER)
+            driver = p->topo->pci[p->topo->gpus[i].pci].driver;
+    }
+    int vfs = count[PVN_TOPO_GPU_FOR_GUESTS], bound = count[PVN_TOPO_GPU_OTHER_DRIVER];
+    if (vfs > 0)
+        pvn_topo_append(p->note, sizeof(p->note),
+                        "Left out: %d virtual function%s of GPUs, for guests. ", vfs,
+                        vfs == 1 ? "" : "s");
+    if (bound > 0)
+        pvn_topo_append(p->note, sizeof(p->note), "Left out: %d GPU%s on the driver %.20s. ", bound,
+                        bound == 1 ? "" : "s", driver);
+}
+
 static void explain_machine(struct pvn_topo_pairs *p)
 {
     bool hidden = false, odd_numa = false, lost = false;
@@ -94,6 +114,7 @@ static void explain_machine(struct pvn_topo_pairs *p)
         odd_numa |= p->tree->nodes[p->tree->cpus[c]].cpu.numa < 0;
     if (p->tree->env.bad[0])
         pvn_topo_append(p->note, sizeof(p->note), "%s. ", p->tree->env.bad);
+    explain_left_out(p);
     if (hidden)
         pvn_topo_append(
             p->note, sizeof(p->note),
