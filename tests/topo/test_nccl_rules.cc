@@ -249,6 +249,22 @@ TEST(Graph, ANicRightBelowTheCpuHasAFreeLink)
     EXPECT_FLOAT_EQ(12.5, m.bw(0, 0));
 }
 
+// The NUMA node is no part of a NIC's identity: the first place of a bus id, or of "no bus id", has them all.
+TEST(Graph, NicsOfOneBusIdAreOneWhereverTheyStand)
+{
+    auto bare = [](const char *name, int dev) {
+        return std::string("<nic><net name=\"") + name + "\" dev=\"" + std::to_string(dev) +
+               "\" speed=\"100000\"/></nic>";
+    };
+    NcclFile m(sys(cpu(0, gpu("0000:01:00.0", 0) + nic("0000:02:00.0", "a", 0) + bare("b", 1)) +
+                   cpu(1, gpu("0000:81:00.0", 1) + nic("0000:02:00.0", "c", 2) + bare("d", 3))));
+    EXPECT_EQ(2, m.count(PVN_TOPO_NN_NIC));
+    for (int n = 0; n < 4; n++) {
+        EXPECT_EQ("PHB", m.type(0, n)) << m.net_name(n);
+        EXPECT_EQ("SYS", m.type(1, n)) << m.net_name(n);
+    }
+}
+
 TEST(Graph, UnknownClassesAreSwitches)
 {
     for (const char *cls : {"0x060400", "0x080100", "0x0b4000", "0x120000", "0x060000", "0x0604"}) {

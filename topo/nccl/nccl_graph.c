@@ -274,11 +274,11 @@ static int add_gpu(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_
     return connect_both(t, dev, at, PVN_TOPO_NL_LOC, LOC_BW);
 }
 
-static int add_pci(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *xml,
+static int add_pci(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *xml,
                    int level);
 
-static int add_switch(struct pvn_topo_ntree *t, int up, int numa,
-                      const struct pvn_topo_ndoc_node *xml, float bw, int level)
+static int add_switch(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *xml,
+                      float bw, int level)
 {
     int at = add_node(t, PVN_TOPO_NN_PCI, up, xml);
     if (at < 0)
@@ -287,9 +287,8 @@ static int add_switch(struct pvn_topo_ntree *t, int up, int numa,
     t->nodes[at].ids = pci_ids(xml);
     t->nodes[at].up_bw = bw;
     for (int i = 0; i < xml->n_subs; i++) {
-        int err = pvn_topo_ndoc_is(xml->subs[i], "pci")
-                      ? add_pci(t, at, numa, xml->subs[i], level + 1)
-                      : 0;
+        int err =
+            pvn_topo_ndoc_is(xml->subs[i], "pci") ? add_pci(t, at, xml->subs[i], level + 1) : 0;
         if (err < 0)
             return err;
     }
@@ -298,17 +297,17 @@ static int add_switch(struct pvn_topo_ntree *t, int up, int numa,
 
 /* A pci with a nic in it is a NIC and nothing else below it is looked at. Up to 2.23
  * NCCL dropped the function digit here, so that the ports of a card shared one NIC node;
- * since 2.24 only equal bus ids of one NUMA node do (topo.h NCCL_TOPO_LOCAL_NIC_ID).
+ * since 2.24 only equal bus ids of a host do, wherever they stand, and all nics right below cpus: the
+ * NUMA node that topo.h NCCL_TOPO_LOCAL_NIC_ID puts into the number is masked by NCCL_TOPO_ID.
  * Path types are the same in both versions. */
-static int add_nic(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *pci,
+static int add_nic(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *pci,
                    const struct pvn_topo_ndoc_node *xml, float bw)
 {
     const char *busid = pci ? pvn_topo_ndoc_get(pci, "busid") : "";
     uint64_t number = pvn_topo_nbusid_number(busid ? busid : "");
     int at = -1;
     for (int i = 0; i < t->n_nodes && at < 0; i++)
-        if (t->nodes[i].kind == PVN_TOPO_NN_NIC && pvn_topo_ntree_numa(t, i) == numa &&
-            pvn_topo_ngraph_same_host(t, i, up) &&
+        if (t->nodes[i].kind == PVN_TOPO_NN_NIC && pvn_topo_ngraph_same_host(t, i, up) &&
             pvn_topo_nbusid_number(t->nodes[i].busid) == number &&
             (t->nodes[i].busid[0] == '\0') == (!pci))
             at = i;
@@ -326,7 +325,7 @@ static int add_nic(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_
     return fresh ? connect_both(t, at, up, PVN_TOPO_NL_PCI, bw) : 0;
 }
 
-static int add_pci(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *xml,
+static int add_pci(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *xml,
                    int level)
 {
     const char *class = pvn_topo_ndoc_get(xml, "class");
@@ -349,8 +348,8 @@ static int add_pci(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_
     }
     const struct pvn_topo_ndoc_node *nic = pvn_topo_ndoc_sub(xml, "nic");
     if (nic)
-        return add_nic(t, up, numa, xml, nic, bw);
-    return kind == PVN_TOPO_NN_PCI && !gpu ? add_switch(t, up, numa, xml, bw, level) : 0;
+        return add_nic(t, up, xml, nic, bw);
+    return kind == PVN_TOPO_NN_PCI && !gpu ? add_switch(t, up, xml, bw, level) : 0;
 }
 
 static int add_cpu(struct pvn_topo_ntree *t, const struct pvn_topo_ndoc_node *xml)
@@ -360,7 +359,7 @@ static int add_cpu(struct pvn_topo_ntree *t, const struct pvn_topo_ndoc_node *xm
     if (at < 0)
         return at;
     struct pvn_topo_nnode *cpu = &t->nodes[at];
-    int numa = cpu->cpu.numa = (int)pvn_topo_ndoc_get_int(xml, "numaid", -1);
+    cpu->cpu.numa = (int)pvn_topo_ndoc_get_int(xml, "numaid", -1);
     cpu->cpu.arch = !arch                             ? PVN_TOPO_NARCH_UNKNOWN
                     : strncmp(arch, "x86_64", 6) == 0 ? PVN_TOPO_NARCH_X86
                     : strncmp(arch, "arm64", 5) == 0  ? PVN_TOPO_NARCH_ARM
@@ -379,9 +378,9 @@ static int add_cpu(struct pvn_topo_ntree *t, const struct pvn_topo_ndoc_node *xm
         const struct pvn_topo_ndoc_node *sub = xml->subs[i];
         int err = 0;
         if (pvn_topo_ndoc_is(sub, "pci"))
-            err = add_pci(t, at, numa, sub, 1);
+            err = add_pci(t, at, sub, 1);
         else if (pvn_topo_ndoc_is(sub, "nic"))
-            err = add_nic(t, at, numa, NULL, sub, LOC_BW);
+            err = add_nic(t, at, NULL, sub, LOC_BW);
         if (err < 0)
             return err;
     }
