@@ -80,4 +80,17 @@ TEST_F(Machine, RdmaIsNearOnlyWithPeermemOrDmabuf)
     EXPECT_TRUE(has(out("pairs", "NCCL_DMABUF_ENABLE=0"), "NCCL mlx5_0 (PIX)")) << text;
 }
 
+// The function's driver, which sysfs names, is not that of the RDMA device.
+TEST_F(Machine, IntelsAdaptersHaveDmabuf)
+{
+    Pci card;
+    card.vendor = 0x8086;
+    card.driver = "ice";
+    t.rdma("irdma0", switch_and_root(card).near, "Ethernet", {});
+    t.file("/proc/driver/nvidia/version", open_modules);
+    std::string text = out("why GPU0 irdma0");
+    EXPECT_TRUE(has(text, "driver ice has dma-buf")) << text;
+    EXPECT_FALSE(has(text, "the NIC's driver has none")) << text;
+}
+
 } // namespace

@@ -24,11 +24,13 @@ struct judge {
 #define SAY(field, ...) snprintf(j->step->field, sizeof(j->step->field), __VA_ARGS__)
 
 /* Kernel drivers whose rdma-core provider can register a dma-buf (rdma-core 2026: the operation
- * reg_dmabuf_mr). vmw_pvrdma is not among them. */
+ * reg_dmabuf_mr), by the PCI function's driver or the RDMA device's own: irdma's functions are on ice, idpf or i40e.
+ * vmw_pvrdma is not among them. */
 static bool dmabuf_driver(const char *driver)
 {
-    static const char *const drivers[] = {"mlx5_core", "mlx5_ib", "bnxt_re", "bnxt_en", "efa",
-                                          "ionic",     "irdma",   "mana_ib", "mana"};
+    static const char *const drivers[] = {"mlx5_core", "mlx5_ib", "bnxt_re", "bnxt_en",
+                                          "efa",       "ionic",   "irdma",   "ice",
+                                          "idpf",      "i40e",    "mana_ib", "mana"};
     for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
         if (strcmp(driver, drivers[i]) == 0)
             return true;
