@@ -230,7 +230,8 @@ void pvn_topo_pci_clear(struct pvn_topo_pci *p, uint32_t domain, int bus, int de
         .revision = PVN_TOPO_UNKNOWN,
         .numa = PVN_TOPO_UNKNOWN,
         .iommu_group = PVN_TOPO_UNKNOWN,
-        .link = {PVN_TOPO_UNKNOWN, PVN_TOPO_UNKNOWN, PVN_TOPO_UNKNOWN, PVN_TOPO_UNKNOWN, "", ""},
+        .link = {PVN_TOPO_UNKNOWN, PVN_TOPO_UNKNOWN, PVN_TOPO_UNKNOWN, PVN_TOPO_UNKNOWN, "", "",
+                 PVN_TOPO_UNKNOWN},
         .config = {.lnk_speed_mts = PVN_TOPO_UNKNOWN, .lnk_width = PVN_TOPO_UNKNOWN},
         .physfn = -1,
         .num_vfs = PVN_TOPO_UNKNOWN,
@@ -397,11 +398,9 @@ static int parse_speed(const char *text)
     return whole * 1000 + tenth * 100;
 }
 
-static int read_width(struct pvn_topo_reader *r, const char *dir, const char *name)
+/* 255 is the kernel's PCIE_LNK_WIDTH_UNKNOWN. */
+static int known_width(int width)
 {
-    int width = pvn_topo_read_int(r, dir, name, 10, 0, 255);
-
-    /* 255 is the kernel's PCIE_LNK_WIDTH_UNKNOWN. */
     return width > 32 ? PVN_TOPO_UNKNOWN : width;
 }
 
@@ -409,13 +408,15 @@ static void read_link(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
 {
     struct pvn_topo_pci_link *l = &p->link;
 
+    l->width_max_read = PVN_TOPO_UNKNOWN;
     pvn_topo_read_text(r, p->path, "current_link_speed", l->speed_text, sizeof(l->speed_text));
     if (pvn_topo_read_text(r, p->path, "max_link_speed", l->speed_max_text,
                            sizeof(l->speed_max_text)))
-        l->width_max = read_width(r, p->path, "max_link_width");
+        l->width_max_read = pvn_topo_read_int(r, p->path, "max_link_width", 10, 0, 255);
+    l->width_max = known_width(l->width_max_read);
     l->speed_mts = parse_speed(l->speed_text);
     l->speed_max_mts = parse_speed(l->speed_max_text);
-    l->width = read_width(r, p->path, "current_link_width");
+    l->width = known_width(pvn_topo_read_int(r, p->path, "current_link_width", 10, 0, 255));
 }
 
 static void read_bars(struct pvn_topo_reader *r, struct pvn_topo_pci *p)

@@ -125,6 +125,9 @@ struct pvn_topo_pci_link {
     int width, width_max;
     /* As sysfs wrote them, "" where absent: NCCL compares texts. */
     char speed_text[32], speed_max_text[32];
+    /* width_max as sysfs wrote it, with 255 for an unknown one, which NCCL takes for lanes; PVN_TOPO_UNKNOWN where
+     * there is no number. */
+    int width_max_read;
 };
 
 struct pvn_topo_pci {

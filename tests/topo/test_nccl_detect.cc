@@ -225,6 +225,21 @@ TEST(Attributes, UnreadableWidthIsZeroAndSpeedIsTheOthers)
     EXPECT_STREQ("0", m.attr("0000:02:00.0", "link_width"));
 }
 
+// Virtual functions and paravirtual NICs have no link of their own: the port's counts.
+TEST(Attributes, AnUnknownWidthIsTheKernels255AndSoThePorts)
+{
+    Tree t;
+    std::string port =
+        t.pci("pci0000:00", "0000:00:01.0", Pci::bridge().with_link("8.0 GT/s PCIe", "8"));
+    t.rdma("mlx5_0", t.pci(port, "0000:02:00.1", Pci::nic().with_link("Unknown", "255")),
+           "InfiniBand", {});
+    Detected m(t);
+    EXPECT_STREQ("8.0 GT/s PCIe", m.attr("0000:02:00.1", "link_speed"));
+    EXPECT_STREQ("8", m.attr("0000:02:00.1", "link_width"));
+    int vf = pvn_topo_find_pci(m.topo.get(), "0000:02:00.1");
+    EXPECT_EQ(PVN_TOPO_UNKNOWN, m.topo->pci[vf].link.width_max);
+}
+
 TEST(Attributes, AGpuHasItsMaximumSpeedAndPresentWidth)
 {
     Tree t;

@@ -181,7 +181,7 @@ uint32_t pvn_topo_edit_free_domain(const struct pvn_topo_edit *e, uint32_t from)
 
 struct pvn_topo_pci_link pvn_topo_edit_link(int speed_mts, int width)
 {
-    struct pvn_topo_pci_link l = {speed_mts, speed_mts, width, width, "", ""};
+    struct pvn_topo_pci_link l = {speed_mts, speed_mts, width, width, "", "", width};
 
     pvn_topo_copy_text(l.speed_text, sizeof(l.speed_text), pvn_topo_link_speed_name(speed_mts));
     pvn_topo_copy_text(l.speed_max_text, sizeof(l.speed_max_text), l.speed_text);

@@ -84,7 +84,9 @@ static const char *gpu_speed(const struct pvn_topo *topo, const struct pvn_topo_
 static int set_link(const struct pvn_topo *topo, struct pvn_topo_ndoc_node *node,
                     const struct pvn_topo_pci *pci, const struct pvn_topo_pci *port, bool gpu)
 {
-    int mine = lanes(pci->link.width_max), theirs = port ? lanes(port->link.width_max) : 0;
+    /* 255, the kernel's word for an unknown width, is a number to NCCL (xml.cc link_width). */
+    int mine = lanes(pci->link.width_max_read),
+        theirs = port ? lanes(port->link.width_max_read) : 0;
     int width = mine < theirs ? mine : theirs;
     const char *speed = slower(pci, port);
     if (gpu) {
