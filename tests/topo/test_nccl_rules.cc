@@ -351,6 +351,21 @@ TEST(BroadcomDepth, APcilinkJoinsTwoSwitches)
     EXPECT_EQ("PXB", m.type(0, 0)) << "between two pci nodes, but not through the CPU";
 }
 
+TEST(Reverse, ALinkWithoutItIsNoted)
+{
+    std::string to1 = "<nvlink target=\"0000:02:00.0\" count=\"4\" tclass=\"0x030200\"/>";
+    std::string to0 = "<nvlink target=\"0000:01:00.0\" count=\"4\" tclass=\"0x030200\"/>";
+    auto note = [&](const std::string &back) {
+        return std::string(
+            NcclFile(sys(cpu(0, gpu("0000:01:00.0", 0, to1) + gpu("0000:02:00.0", 1, back))))
+                .pairs->note);
+    };
+    EXPECT_EQ("NCCL does not start: 0000:01:00.0 has a link to 0000:02:00.0 and none "
+              "leads back.",
+              note(""));
+    EXPECT_EQ("", note(to0));
+}
+
 // ---- PXN and the detour ----
 
 std::string nvl(int n)

@@ -415,6 +415,46 @@ INSTANTIATE_TEST_SUITE_P(
         return name + "_" + std::to_string(row.index);
     });
 
+// NCCL needs both directions of each link that it uses, and ends the job without.
+TEST(LintReverse, ALinkNeedsIt)
+{
+    auto found = [](const std::string &xml) {
+        std::string text;
+        for (const pvn_topo_lint_finding &f : lint(xml))
+            if (strcmp(f.rule, "one-way-link") == 0)
+                text += std::to_string(f.level == PVN_TOPO_LINT_ERROR) + ":" +
+                        std::to_string(f.line) + " " + f.what;
+        return text;
+    };
+    auto nvlink = [](const char *to) {
+        return std::string("<nvlink target=\"0000:") + to +
+               ":00.0\" tclass=\"0x030200\" count=\"2\"/>";
+    };
+    auto gpus = [](const std::string &a, const std::string &b) {
+        return body(gpu("01", "dev=\"0\" rank=\"0\"", a.c_str()) +
+                    gpu("02", "dev=\"1\" rank=\"1\"", b.c_str()));
+    };
+    EXPECT_EQ(
+        "1:3 <nvlink target=\"0000:02:00.0\"> in 0000:01:00.0, but none leads back: NCCL does "
+        "not start (\"Failed to find reverse path\")",
+        found(gpus(nvlink("02"), "")));
+    EXPECT_EQ("", found(gpus(nvlink("02"), nvlink("01"))));
+    auto switches = [](const char *a, const char *b) {
+        return body(std::string("<pci busid=\"0000:01:00.0\" class=\"0x060400\">\n") + a +
+                    "</pci>\n<pci busid=\"0000:02:00.0\" class=\"0x060400\">\n" + b + "</pci>");
+    };
+    const char to1[] = "<pcilink target=\"0000:01:00.0\"/>",
+               to2[] = "<pcilink target=\"0000:02:00.0\"/>";
+    EXPECT_EQ(
+        "1:4 <pcilink target=\"0000:02:00.0\"> in 0000:01:00.0, but none leads back: NCCL does "
+        "not start (\"Failed to find reverse path\")",
+        found(switches(to2, "")));
+    EXPECT_EQ("", found(switches(to2, to1)));
+    EXPECT_EQ("", found(body(std::string("<pci busid=\"0000:01:00.0\" class=\"0x060400\">") + to2 +
+                             "</pci>")))
+        << "a switch that the file does not have";
+}
+
 TEST(LintNumbersFine, SeveralRanksOnOneGpuAndSeveralHostsAreNoMistake)
 {
     std::string two_hosts = "<system version=\"1\">\n"

@@ -243,6 +243,61 @@ static void lint_net(struct rules *r, const struct pvn_topo_ndoc_node *net)
             "net \"%.40s\" hangs on the cpu itself, with a link of 5000 GB/s", name);
 }
 
+/* The pci of that bus id on the host of node, or NULL. */
+static const struct pvn_topo_ndoc_node *pci_of(const struct rules *r, const char *busid,
+                                               const struct pvn_topo_ndoc_node *node)
+{
+    for (int i = 0; i < r->doc->n_nodes; i++) {
+        const struct pvn_topo_ndoc_node *pci = r->doc->nodes[i];
+        if (pvn_topo_ndoc_is(pci, "pci") &&
+            strcasecmp(pvn_topo_ndoc_get(pci, "busid"), busid) == 0 &&
+            strcmp(pvn_topo_lint_host(pci), pvn_topo_lint_host(node)) == 0)
+            return pci;
+    }
+    return NULL;
+}
+
+/* True if holder has an element of that name that leads to busid. */
+static bool leads_to(const struct pvn_topo_ndoc_node *holder, const char *name, const char *busid)
+{
+    for (int i = 0; i < holder->n_subs; i++) {
+        const char *target = pvn_topo_ndoc_is(holder->subs[i], name)
+                                 ? pvn_topo_ndoc_get(holder->subs[i], "target")
+                                 : NULL;
+        if (target && strcasecmp(target, busid) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Each end of a link states its own direction, and each path needs both (paths.cc ncclTopoSetPaths). own is the pci
+ * that the link is in, other the one at its end. */
+static void lint_one_way(struct rules *r, const struct pvn_topo_ndoc_node *link,
+                         const struct pvn_topo_ndoc_node *own,
+                         const struct pvn_topo_ndoc_node *other)
+{
+    const char *busid = pvn_topo_ndoc_get(own, "busid");
+    bool back = leads_to(other, link->name, busid);
+    for (int i = 0; i < other->n_subs; i++)
+        back |=
+            pvn_topo_ndoc_is(other->subs[i], "gpu") && leads_to(other->subs[i], link->name, busid);
+    if (!back)
+        SAY(r, PVN_TOPO_LINT_ERROR, "one-way-link", link,
+            "write the link into both of its ends, or into none: it is then detected",
+            "<%s target=\"%.40s\"> in %.20s, but none leads back: %s does not start (\"Failed to "
+            "find reverse path\")",
+            link->name, pvn_topo_ndoc_get(other, "busid"), busid, r->reader);
+}
+
+static void lint_pcilink(struct rules *r, const struct pvn_topo_ndoc_node *link)
+{
+    const struct pvn_topo_ndoc_node *own = link->parent, *other;
+    other = own ? pci_of(r, pvn_topo_ndoc_get(link, "target"), own) : NULL;
+    /* A link that ends at another kind of function is dropped. */
+    if (other && other != own && !has_sub(other, "gpu") && !has_sub(other, "nic"))
+        lint_one_way(r, link, own, other);
+}
+
 static void lint_nvlink(struct rules *r, const struct pvn_topo_ndoc_node *link)
 {
     const char *target = pvn_topo_ndoc_get(link, "target"),
@@ -259,6 +314,10 @@ static void lint_nvlink(struct rules *r, const struct pvn_topo_ndoc_node *link)
             "write the bus id of the GPU at its other end",
             "<%s target=\"%.40s\"> leads to the GPU it is in: %s drops the link", link->name,
             target, r->reader);
+    const struct pvn_topo_ndoc_node *other =
+        own && pvn_topo_ndoc_gpu_class(r->doc, class) ? pci_of(r, target, link) : NULL;
+    if (other && other != link->parent->parent && has_sub(other, "gpu"))
+        lint_one_way(r, link, link->parent->parent, other);
 }
 
 static void lint_node(struct rules *r, const struct pvn_topo_ndoc_node *node)
@@ -439,6 +498,8 @@ int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint)
             lint_net(&r, node);
         else if (pvn_topo_ndoc_is(node, "nvlink") || pvn_topo_ndoc_is(node, "xgmi"))
             lint_nvlink(&r, node);
+        else if (pvn_topo_ndoc_is(node, "pcilink"))
+            lint_pcilink(&r, node);
     }
     lint_ignored(&r);
     lint_tags(&r);

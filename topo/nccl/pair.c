@@ -101,6 +101,32 @@ static void explain_left_out(struct pvn_topo_pairs *p)
                         bound == 1 ? "" : "s", driver);
 }
 
+static bool links_back(const struct pvn_topo_nnode *node, const struct pvn_topo_nlink *link,
+                       int from)
+{
+    for (int i = 0; i < node->n_links; i++)
+        if (node->links[i].to == from && node->links[i].kind == link->kind)
+            return true;
+    return false;
+}
+
+static void explain_one_way(struct pvn_topo_pairs *p)
+{
+    for (int i = 0; i < p->tree->n_nodes; i++) {
+        const struct pvn_topo_nnode *node = &p->tree->nodes[i];
+        for (int l = 0; l < node->n_links; l++) {
+            const struct pvn_topo_nnode *other = &p->tree->nodes[node->links[l].to];
+            if (links_back(other, &node->links[l], i))
+                continue;
+            pvn_topo_append(p->note, sizeof(p->note),
+                            "NCCL does not start: %s has a link to %s and none leads "
+                            "back. ",
+                            node->busid, other->busid);
+            return;
+        }
+    }
+}
+
 static void explain_machine(struct pvn_topo_pairs *p)
 {
     bool hidden = false, odd_numa = false, lost = false;
@@ -114,6 +140,7 @@ static void explain_machine(struct pvn_topo_pairs *p)
         odd_numa |= p->tree->nodes[p->tree->cpus[c]].cpu.numa < 0;
     if (p->tree->env.bad[0])
         pvn_topo_append(p->note, sizeof(p->note), "%s. ", p->tree->env.bad);
+    explain_one_way(p);
     explain_left_out(p);
     if (hidden)
         pvn_topo_append(
