@@ -545,6 +545,29 @@ TEST(Env, LevelsAreNamesOrTheOldDigits)
         EXPECT_EQ(level, nccl_env({{"NCCL_NET_GDR_LEVEL", text}}).gdr_level) << text;
 }
 
+TEST(Env, WhatIsEmptyOrTooLargeIsUnset)
+{
+    for (const char *text : {"", "99999999999999999999"}) {
+        pvn_topo_nccl_env env = nccl_env({{"NCCL_NET_GDR_READ", text},
+                                          {"NCCL_NET_GDR_C2C", text},
+                                          {"NCCL_NET_GDR_MLOPART", text},
+                                          {"NCCL_DMABUF_ENABLE", text},
+                                          {"NCCL_PXN_DISABLE", text},
+                                          {"NCCL_PXN_C2C", text},
+                                          {"NCCL_NVB_DISABLE", text},
+                                          {"NCCL_CROSS_NIC", text},
+                                          {"NCCL_P2P_PXN_LEVEL", text}});
+        EXPECT_EQ(-1, env.gdr_read);
+        EXPECT_TRUE(env.gdr_c2c && env.dmabuf && env.pxn_c2c);
+        EXPECT_FALSE(env.gdr_mlopart || env.pxn_disable || env.nvb_disable);
+        EXPECT_EQ(2, env.cross_nic);
+        EXPECT_EQ(2, env.p2p_pxn_level);
+    }
+    EXPECT_STREQ("", nccl_env({{"NCCL_P2P_LEVEL", ""}, {"NCCL_NET_GDR_LEVEL", ""}}).bad);
+    EXPECT_EQ(-1, nccl_env({{"NCCL_NET_GDR_READ", "-2"}}).gdr_read) << "NCCL's default";
+    EXPECT_EQ(1, nccl_env({{"NCCL_NET_GDR_READ", "1"}}).gdr_read);
+}
+
 TEST(Env, WhatNcclDoesNotUnderstandIsReported)
 {
     for (auto [name, value] : {std::pair<const char *, const char *>{"NCCL_NET_GDR_LEVEL", "phb"},

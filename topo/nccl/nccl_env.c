@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "topo/nccl/nccl_tree.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,8 +66,21 @@ static void load_level(struct pvn_topo_nccl_env *env, const char *name, const ch
     if (!text)
         return;
     *value = level(text);
-    if (*value < 0)
+    if (*value < 0 && text[0] != '\0')
         note_bad(env, name, text, "its default (levels are LOC, NVL, PIX, PXB, PHB, SYS)");
+}
+
+typedef const char *(*look_up)(const char *name, void *user);
+
+/* As NCCL reads its numbers (param.cc ncclLoadParam): what is empty or does not fit counts as unset. */
+static int number(look_up get, void *user, const char *name, int fallback)
+{
+    const char *text = get(name, user);
+    if (!text || text[0] == '\0')
+        return fallback;
+    errno = 0;
+    long long value = strtoll(text, NULL, 0);
+    return errno ? fallback : (int)value;
 }
 
 static void load_policy(struct pvn_topo_nccl_env *env, const char *text)
@@ -129,24 +143,16 @@ void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
     else
         load_level(env, "NCCL_P2P_LEVEL", get("NCCL_P2P_LEVEL", user), &env->p2p_level);
     load_level(env, "NCCL_NET_GDR_LEVEL", get("NCCL_NET_GDR_LEVEL", user), &env->gdr_level);
-    if ((text = get("NCCL_NET_GDR_READ", user)))
-        env->gdr_read = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_NET_GDR_C2C", user)))
-        env->gdr_c2c = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_NET_GDR_MLOPART", user)))
-        env->gdr_mlopart = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_DMABUF_ENABLE", user)))
-        env->dmabuf = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_PXN_DISABLE", user)))
-        env->pxn_disable = strtol(text, NULL, 0) == 1;
-    if ((text = get("NCCL_PXN_C2C", user)))
-        env->pxn_c2c = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_NVB_DISABLE", user)))
-        env->nvb_disable = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_CROSS_NIC", user)))
-        env->cross_nic = (int)strtol(text, NULL, 0);
-    if ((text = get("NCCL_P2P_PXN_LEVEL", user)))
-        env->p2p_pxn_level = (int)strtol(text, NULL, 0);
+    int read = number(get, user, "NCCL_NET_GDR_READ", -1);
+    env->gdr_read = read < 0 ? -1 : read != 0;
+    env->gdr_c2c = number(get, user, "NCCL_NET_GDR_C2C", 1) != 0;
+    env->gdr_mlopart = number(get, user, "NCCL_NET_GDR_MLOPART", 0) != 0;
+    env->dmabuf = number(get, user, "NCCL_DMABUF_ENABLE", 1) != 0;
+    env->pxn_disable = number(get, user, "NCCL_PXN_DISABLE", 0) == 1;
+    env->pxn_c2c = number(get, user, "NCCL_PXN_C2C", 1) != 0;
+    env->nvb_disable = number(get, user, "NCCL_NVB_DISABLE", 0) != 0;
+    env->cross_nic = number(get, user, "NCCL_CROSS_NIC", 2);
+    env->p2p_pxn_level = number(get, user, "NCCL_P2P_PXN_LEVEL", 2);
     load_policy(env, get("NCCL_NETDEVS_POLICY", user));
     load_merge_level(env, get("NCCL_NET_MERGE_LEVEL", user));
     if ((text = get("NCCL_NET_MERGE_POLICY", user))) {

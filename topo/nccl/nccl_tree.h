@@ -60,7 +60,7 @@ enum pvn_topo_merge_policy { PVN_TOPO_MERGE_ALL, PVN_TOPO_MERGE_RAIL };
 struct pvn_topo_nccl_env {
     int p2p_level;                        /* NCCL_P2P_LEVEL, or NCCL_P2P_DISABLE=1 */
     int gdr_level;                        /* NCCL_NET_GDR_LEVEL */
-    int gdr_read;                         /* NCCL_NET_GDR_READ: 0, 1, or -1 unset */
+    int gdr_read;                         /* NCCL_NET_GDR_READ: 0, 1, or -1 unset or negative */
     bool gdr_c2c;                         /* NCCL_NET_GDR_C2C, default 1 */
     bool gdr_mlopart;                     /* NCCL_NET_GDR_MLOPART, default 0 */
     bool dmabuf;                          /* NCCL_DMABUF_ENABLE, default 1 */
