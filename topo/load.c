@@ -11,8 +11,8 @@
 static int read_all(struct pvn_topo_reader *r)
 {
     static int (*const readers[])(struct pvn_topo_reader *) = {
-        pvn_topo_read_system, pvn_topo_read_pci,    pvn_topo_read_nets,   pvn_topo_read_rdmas,
-        pvn_topo_read_gpus,   pvn_topo_read_nvidia, pvn_topo_pair_pvrdma,
+        pvn_topo_read_system, pvn_topo_read_pci,  pvn_topo_read_switch_links, pvn_topo_read_nets,
+        pvn_topo_read_rdmas,  pvn_topo_read_gpus, pvn_topo_read_nvidia,       pvn_topo_pair_pvrdma,
     };
 
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++) {

@@ -28,6 +28,7 @@ void pvn_topo_free(struct pvn_topo *topo)
     free(topo->source);
     free(topo->pci);
     free(topo->roots);
+    free(topo->switch_links);
     free(topo->nets);
     free(topo->rdmas);
     free(topo->pvrdma);

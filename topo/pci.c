@@ -13,6 +13,7 @@
 #include <string.h>
 
 static const char bus_dir[] = "/sys/bus/pci/devices";
+static const char switch_dir[] = "/sys/kernel/pci_switch_link/virtual_switch_links";
 
 struct addr {
     uint32_t domain;
@@ -565,5 +566,65 @@ int pvn_topo_read_pci(struct pvn_topo_reader *r)
         free(l.real[i]);
     free(l.real);
     pvn_topo_fs_names_free(&l.names);
+    return rc;
+}
+
+static int index_of_name(const struct pvn_topo *topo, const char *name)
+{
+    struct addr a;
+
+    return parse_component(name, &a) ? pvn_topo_pci_index(topo, a.domain, a.bus, a.dev, a.fn) : -1;
+}
+
+/* The name alone counts, whatever the entry is; it is read so that a gathered machine has it. */
+static void read_entry(struct pvn_topo_reader *r, const char *dir, const char *name)
+{
+    char path[160], buf[64];
+
+    snprintf(path, sizeof(path), "%.100s/%.20s", dir, name);
+    if (pvn_topo_fs_readlink_at(r->fs, dir, name, buf, sizeof(buf)) < 0 &&
+        pvn_topo_fs_type(r->fs, path) != PVN_TOPO_FS_DIR)
+        pvn_topo_fs_read_at(r->fs, dir, name, buf, sizeof(buf));
+}
+
+static int read_links_of(struct pvn_topo_reader *r, const char *from)
+{
+    char dir[100]; /* an address has 16 characters at most */
+    struct pvn_topo_fs_names names = {0};
+    struct pvn_topo *t = r->topo;
+    int at = index_of_name(t, from), rc = 0;
+
+    snprintf(dir, sizeof(dir), "%s/%.20s", switch_dir, from);
+    if (at < 0 || pvn_topo_fs_list(r->fs, dir, &names) != 0)
+        return 0;
+    for (int i = 0; rc == 0 && i < names.n; i++) {
+        int to = index_of_name(t, names.name[i]);
+        struct pvn_topo_switch_link *link;
+
+        if (to < 0 || !t->pci[to].path)
+            continue;
+        read_entry(r, dir, names.name[i]);
+        if (t->nswitch_links == PVN_TOPO_MAX_SWITCH_LINKS)
+            rc = pvn_topo_reader_too_many(r, "links of PCI switches", PVN_TOPO_MAX_SWITCH_LINKS);
+        else if (!(link = pvn_topo_array_add((void **)&t->switch_links, &t->nswitch_links,
+                                             sizeof(*link))))
+            rc = pvn_topo_reader_nomem(r);
+        else
+            *link = (struct pvn_topo_switch_link){.from = at, .to = to};
+    }
+    pvn_topo_fs_names_free(&names);
+    return rc;
+}
+
+int pvn_topo_read_switch_links(struct pvn_topo_reader *r)
+{
+    struct pvn_topo_fs_names names = {0};
+    int rc = 0;
+
+    if (pvn_topo_fs_list(r->fs, switch_dir, &names) != 0)
+        return 0; /* the driver is not there, as almost everywhere */
+    for (int i = 0; rc == 0 && i < names.n; i++)
+        rc = read_links_of(r, names.name[i]);
+    pvn_topo_fs_names_free(&names);
     return rc;
 }

@@ -159,6 +159,11 @@ struct pvn_topo_pci {
     int secondary, subordinate; /* bus numbers below a bridge, or PVN_TOPO_UNKNOWN */
 };
 
+/* A virtual link between two upstream ports of Broadcom switches, as its own driver shows it: each direction is one. */
+struct pvn_topo_switch_link {
+    int from, to; /* indices in pci */
+};
+
 /* A root bus: what stands behind one host bridge. pciDDDD:BB in the path of its functions. */
 struct pvn_topo_root {
     char name[PVN_TOPO_NAME_MAX]; /* "pci0000:17"; invented ones "hint:NAME" */
@@ -392,6 +397,8 @@ struct pvn_topo {
     int npci;
     struct pvn_topo_root *roots;
     int nroots;
+    struct pvn_topo_switch_link *switch_links;
+    int nswitch_links;
     struct pvn_topo_net *nets;
     int nnets;
     struct pvn_topo_rdma *rdmas;

@@ -14,6 +14,7 @@ extern "C" {
 enum {
     PVN_TOPO_MAX_PCI = 16384,
     PVN_TOPO_MAX_ROOTS = 4096,
+    PVN_TOPO_MAX_SWITCH_LINKS = 65536,
     PVN_TOPO_MAX_NETS = 16384,
     PVN_TOPO_MAX_RDMAS = 1024,
     PVN_TOPO_MAX_RDMA_PORTS = 255,
@@ -39,6 +40,7 @@ int pvn_topo_load_fs(struct pvn_topo_fs *fs, const char *source,
 int pvn_topo_read_system(
     struct pvn_topo_reader *r); /* CPUs, NUMA, kernel, modules, limits, IOMMU, DMI */
 int pvn_topo_read_pci(struct pvn_topo_reader *r);
+int pvn_topo_read_switch_links(struct pvn_topo_reader *r); /* after pci */
 int pvn_topo_read_nets(struct pvn_topo_reader *r);
 int pvn_topo_read_rdmas(struct pvn_topo_reader *r); /* after nets */
 int pvn_topo_read_gpus(

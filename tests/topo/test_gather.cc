@@ -87,6 +87,9 @@ static std::string describe(const Topo &t, bool addresses)
         o << "root " << t->roots[i].name << " " << t->roots[i].via << " " << limit(t->roots[i].numa)
           << "\n";
     }
+    for (int i = 0; i < t->nswitch_links; i++) {
+        o << "link " << t->switch_links[i].from << " " << t->switch_links[i].to << "\n";
+    }
     for (int i = 0; i < t->nnets; i++) {
         const pvn_topo_net &n = t->nets[i];
 
@@ -201,6 +204,30 @@ TEST(Gather, SameModelWithAddressesKept)
         Topo before = load_dir(root);
         std::string image = gather(root, PVN_TOPO_GATHER_KEEP_ADDRESSES);
         EXPECT_EQ(describe(load_image(image), true), describe(before, true));
+    }
+}
+
+// NCCL looks at the names alone, so what the entries are is left to Broadcom's driver.
+TEST(Gather, LinksOfSwitchesAreKeptWhateverTheirEntriesAre)
+{
+    const std::string links = "/sys/kernel/pci_switch_link/virtual_switch_links/0000:0";
+    for (bool as_dir : {false, true}) {
+        TempDir dir;
+        Tree tree;
+        for (const char *bdf : {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0"})
+            tree.pci("pci0000:00", bdf, Pci::bridge(0x1000, 0xc030));
+        tree.file(links + "1:00.0/0000:02:00.0", "");
+        tree.link(links + "1:00.0/0000:03:00.0", "../../../../devices/pci0000:00/0000:03:00.0");
+        tree.file(links + "1:00.0/0000:04:00.0/state", "1\n");
+        tree.file(links + "2:00.0/0000:01:00.0", "up\n");
+        std::string root = dir.path;
+        if (as_dir)
+            tree.write_dir(root);
+        else
+            root = as_tar(tree, dir);
+        Topo before = load_dir(root), after = load_image(gather(root, 0));
+        EXPECT_EQ(4, before->nswitch_links);
+        EXPECT_EQ(describe(before, false), describe(after, false));
     }
 }
 

@@ -299,6 +299,28 @@ TEST(Attributes, IdsClassAndCpuAreWrittenAsNcclWritesThem)
         << "15 + (10 << 4), where the kernel says 25";
 }
 
+TEST(Attributes, BroadcomsSwitchLinksAreThoseOfSysfs)
+{
+    const std::string links = "/sys/kernel/pci_switch_link/virtual_switch_links/";
+    for (unsigned maker : {0x1000u, 0x10b5u}) {
+        Tree t;
+        std::string one = t.pci("pci0000:00", "0000:00:01.0", Pci::bridge());
+        std::string two = t.pci("pci0000:00", "0000:00:02.0", Pci::bridge());
+        Pci port = Pci::bridge(maker, 0xc030);
+        t.pci(t.pcie_switch(one, "0000:10:00.0", 0x11, 1, port)[1], "0000:12:00.0", Pci::gpu());
+        t.rdma(
+            "mlx5_0",
+            t.pci(t.pcie_switch(two, "0000:20:00.0", 0x21, 1, port)[1], "0000:22:00.0", Pci::nic()),
+            "InfiniBand", {});
+        t.file(links + "0000:10:00.0/0000:20:00.0", "");
+        t.file(links + "0000:10:00.0/0000:99:00.0", "");
+        t.file(links + "0000:20:00.0/0000:10:00.0", "");
+        Detected m(t);
+        EXPECT_EQ(maker == 0x1000 ? "PXB" : "PHB", m.type(0, 0));
+        EXPECT_STREQ("", m.pairs->note);
+    }
+}
+
 TEST(File, GivenAttributesWinExceptTheClass)
 {
     Detected m(

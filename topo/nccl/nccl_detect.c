@@ -102,6 +102,24 @@ static int set_link(const struct pvn_topo *topo, struct pvn_topo_ndoc_node *node
                                                  : pvn_topo_ndoc_set_int(node, "link_width", width);
 }
 
+/* NCCL looks for links of Broadcom's switches where the maker is 0x1000 (xml.cc, os/linux.cc ncclOsGetBcmLinks). */
+static int add_switch_links(struct detect *d, struct pvn_topo_ndoc_node *node, int index)
+{
+    const char *vendor = pvn_topo_ndoc_get(node, "vendor");
+    if (!vendor || strcmp(vendor, "0x1000") != 0)
+        return 0;
+    for (int i = 0; i < d->topo->nswitch_links; i++) {
+        const struct pvn_topo_switch_link *link = &d->topo->switch_links[i];
+        const char *target = d->topo->pci[link->to].bdf;
+        if (link->from != index || pvn_topo_ndoc_sub_kv(node, "pcilink", "target", target))
+            continue;
+        struct pvn_topo_ndoc_node *sub = pvn_topo_ndoc_add(d->doc, node, "pcilink");
+        if (!sub || pvn_topo_ndoc_set(sub, "target", target) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int index)
 {
     const struct pvn_topo_pci *pci = &d->topo->pci[index];
@@ -118,6 +136,8 @@ static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int 
         set_hex(node, "device", pci->device, 4) < 0 ||
         set_hex(node, "subsystem_vendor", pci->subvendor, 4) < 0 ||
         set_hex(node, "subsystem_device", pci->subdevice, 4) < 0)
+        return -ENOMEM;
+    if (add_switch_links(d, node, index) < 0)
         return -ENOMEM;
     return set_link(d->topo, node, pci, port, gpu);
 }
