@@ -68,6 +68,19 @@ const char *conn_doing(const struct pvn_conn *c)
     return states[c->state].doing;
 }
 
+bool conn_last_attempt(const struct pvn_conn *c, char *buf, size_t cap)
+{
+    struct pvn_err err = c->err;
+
+    buf[0] = '\0';
+    if (c->state != PVN_CONN_DIAL || !err.code)
+        return false;
+    if (!c->cfg.has_instead)
+        err.n = 0; /* it names the address, which is known */
+    pvn_err_format(&err, buf, cap);
+    return true;
+}
+
 /* How much of the connection the job's key seals; data, if all lanes do. */
 static enum pvn_stat_sealed sealed(const struct pvn_conn *c)
 {
@@ -82,7 +95,7 @@ static enum pvn_stat_sealed sealed(const struct pvn_conn *c)
 
 void conn_publish(struct pvn_conn *c)
 {
-    char text[PVN_ERR_TEXT_LEN] = "";
+    char text[PVN_ERR_TEXT_LEN] = "", why[PVN_ERR_TEXT_LEN];
     enum pvn_stat_phase phase = PVN_STAT_SETUP;
 
     if (!c->stat || c->state == PVN_CONN_CLOSED)
@@ -93,7 +106,10 @@ void conn_publish(struct pvn_conn *c)
     } else if (c->state >= PVN_CONN_UP) {
         phase = PVN_STAT_UP;
     } else {
-        snprintf(text, sizeof(text), "%s", conn_doing(c));
+        bool failed = conn_last_attempt(c, why, sizeof(why));
+
+        pvn_str_append(text, sizeof(text), "%s%s%s", conn_doing(c),
+                       failed ? ": the last attempt failed: " : "", why);
     }
     if (c->state != PVN_CONN_FAILED)
         pvn_stat_seal(c->stat, sealed(c));

@@ -145,7 +145,7 @@ struct pvn_conn {
     const char *why_aside;
     char who[PVN_ERR_PLACE_LEN];   /* the peer, as well as it is known */
     char where[PVN_ERR_PLACE_LEN]; /* this end */
-    struct pvn_err err;            /* FAILED: why */
+    struct pvn_err err; /* FAILED: why; DIAL: the last attempt's, code 0: none has failed */
 };
 
 /* Names both ends in *err: the hosts, and behind them what the lane at fault has put there; where

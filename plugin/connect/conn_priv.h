@@ -16,6 +16,8 @@ void conn_name_peer(struct pvn_conn *c);
 enum pvn_phase conn_phase(const struct pvn_conn *c);
 /* The step that is not done yet in the present state, and so which end has to act; for messages. */
 const char *conn_doing(const struct pvn_conn *c);
+/* In DIAL: why the last attempt failed, with the hint for it. False, and "": none has failed. */
+bool conn_last_attempt(const struct pvn_conn *c, char *buf, size_t cap);
 /* Puts the state into the connection's row of the statistics. */
 void conn_publish(struct pvn_conn *c);
 /* Sends the peer an ERROR frame with this text, as far as the socket takes it. */

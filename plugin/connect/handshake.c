@@ -135,6 +135,23 @@ static bool at_leisure(const struct pvn_conn *c)
     return c->cfg.lazy || (c->theirs.features & PVN_FEATURE_LAZY);
 }
 
+/* The system accepts connections without the peer's process: that has no share in what keeps DIAL. */
+static void say_dialling(struct pvn_conn *c, uint64_t waited)
+{
+    const struct pvn_hint *hint =
+        pvn_hint_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_DIAL, PVN_PAST_NEVER_WORKED);
+    double s = (double)waited / PVN_NS_PER_S;
+    char text[PVN_ERR_TEXT_LEN];
+
+    if (conn_last_attempt(c, text, sizeof(text)))
+        pvn_warn("%s to %s: still %s after %.0f s: the last attempt failed: %s", c->where, c->who,
+                 conn_doing(c), s, text);
+    else
+        pvn_warn("%s to %s: still %s after %.0f s: nothing has answered at that address; likely: "
+                 "%s; try: %s",
+                 c->where, c->who, conn_doing(c), s, hint->likely, hint->todo);
+}
+
 static void say_waiting(struct pvn_conn *c, uint64_t waited)
 {
     uint64_t limit = pvn_params_get()->stall_warn;
@@ -142,6 +159,10 @@ static void say_waiting(struct pvn_conn *c, uint64_t waited)
     if (c->said_waiting || limit == 0 || waited < limit)
         return;
     c->said_waiting = true;
+    if (c->state == PVN_CONN_DIAL) {
+        say_dialling(c, waited);
+        return;
+    }
     pvn_warn(
         "%s to %s: still %s after %.0f s (state %s); the process there has not taken its next step",
         c->where, c->who, conn_doing(c), (double)waited / PVN_NS_PER_S,

@@ -55,7 +55,7 @@ static void try_instead(struct pvn_conn *c)
 static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
 {
     uint64_t now = pvn_now_ns();
-    bool again;
+    bool again, same;
 
     pvn_ctrl_close(&c->ctrl);
     if (err->code == 0) {
@@ -99,7 +99,10 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
         pvn_info(PVN_NET, "%s to %s: %s; trying again until NCCL_PVRDMA_CONNECT_TIMEOUT is over",
                  c->where, c->who, text);
     }
-    c->err = *err; /* quoted should the deadline come */
+    same = c->err.code == err->code;
+    c->err = *err; /* quoted while it goes on, and should the deadline come */
+    if (!same)
+        conn_publish(c);
     try_instead(c);
     c->redial_ns = now + pvn_retry_pause_ns(PVN_RETRY_DIAL, c->attempts++);
     return -EAGAIN;

@@ -424,8 +424,10 @@ void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *n
         put32(&file.head->failed, file.head->failed + 1);
         pthread_mutex_unlock(&lock);
     }
+    s->now.n.look_ns = pvn_now_ns();
+    if (s->now.phase != phase || phase != PVN_STAT_SETUP || strcmp(s->now.state, name) != 0)
+        s->now.state_ns = s->now.n.look_ns;
     s->now.phase = phase;
-    s->now.state_ns = s->now.n.look_ns = pvn_now_ns();
     snprintf(s->now.state, sizeof(s->now.state), "%s", name);
     snprintf(s->now.text, sizeof(s->now.text), "%s", text);
     publish(s, ALL_END);

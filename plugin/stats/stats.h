@@ -43,7 +43,8 @@ struct pvn_stat;
 struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char *device);
 /* host "" and pid 0: not known yet. */
 void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const char *addr);
-/* A change of state: its name, and the text that goes with the phase (stat_layout.h). */
+/* A change of state: its name, and the text that goes with the phase (stat_layout.h). With the same name within SETUP the text
+ * alone has changed. */
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
                     const char *text);
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes);

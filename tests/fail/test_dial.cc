@@ -6,6 +6,9 @@
 #include "abi/nccl_side.h"
 #include "support/netns.h"
 
+#include <filesystem>
+#include <fstream>
+
 using namespace nccl;
 using pvn_test::in_netns;
 using pvn_test::links_run;
@@ -86,5 +89,84 @@ INSTANTIATE_TEST_SUITE_P(
                          "Cannot assign requested address (errno 99)"},
                     Dial{"Refused", TWO, "true", "Connection refused (errno 111)", "6s"}),
     [](const auto &i) { return std::string(i.param.name); });
+
+// The contents of the statistics files, whose texts are stored as they are.
+std::string statistics(const std::string &dir)
+{
+    std::string all;
+    for (const auto &f : std::filesystem::directory_iterator(dir)) {
+        std::ifstream in(f.path(), std::ios::binary);
+        all.append(std::istreambuf_iterator<char>(in), {});
+    }
+    return all;
+}
+
+// Connects to the listener of an interface that is gone by then, until the plugin warns; the
+// statistics of that moment are added to the warning.
+std::string warned_while_dialling(const char *meanwhile, std::string *stats)
+{
+    char dir[] = "/tmp/pvn-dial.XXXXXX";
+    EXPECT_NE(nullptr, mkdtemp(dir));
+    setenv("NCCL_PVRDMA_STALL_WARN", "600ms", 1);
+    setenv("NCCL_PVRDMA_STATS_DIR", dir, 1);
+    setenv("NCCL_SOCKET_IFNAME", "v0,v1", 1);
+    std::string why = in_netns([&] {
+        ASSERT_TRUE(sh("ip link set lo up && ip link add v0 type veth peer name w0 && "
+                       "ip link add v1 type veth peer name w1 && ip link set v0 up && "
+                       "ip link set w0 up && ip link set v1 up && ip link set w1 up"));
+        ASSERT_TRUE(links_run("v0 v1"));
+        ASSERT_TRUE(sh(TWO));
+        Net n(12);
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        void *lc = nullptr, *sc = nullptr;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 1, handle, &lc));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+        ASSERT_TRUE(sh(meanwhile));
+        Log::get().clear();
+        EXPECT_TRUE(eventually(
+            [&] {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc));
+                return !Log::get().warnings().empty();
+            },
+            20));
+        *stats = statistics(dir);
+    });
+    unsetenv("NCCL_SOCKET_IFNAME");
+    unsetenv("NCCL_PVRDMA_STATS_DIR");
+    unsetenv("NCCL_PVRDMA_STALL_WARN");
+    std::filesystem::remove_all(dir);
+    return why;
+}
+
+TEST(Dialling, WarnsOfTheLastAttemptAndNotOfThePeersProcess)
+{
+    std::string stats;
+    const std::string why = warned_while_dialling("ip link del v1", &stats);
+    if (!why.empty())
+        GTEST_SKIP() << why;
+    const std::string w = Log::get().warnings();
+    EXPECT_NE(std::string::npos,
+              w.find("still connecting to the peer's listener after 1 s: the last attempt failed: "
+                     "Network is unreachable (errno 101); likely: this node has no route"))
+        << w;
+    EXPECT_EQ(std::string::npos, w.find("the process there")) << w;
+    EXPECT_NE(std::string::npos,
+              stats.find("connecting to the peer's listener: the last attempt failed: Network is "
+                         "unreachable (errno 101); likely: this node has no route"));
+}
+
+TEST(Dialling, WarnsThatNothingAnswers)
+{
+    std::string stats;
+    const std::string why =
+        warned_while_dialling("ip link del v1 && ip route add 10.8.0.1 dev v0", &stats);
+    if (!why.empty())
+        GTEST_SKIP() << why;
+    const std::string w = Log::get().warnings();
+    EXPECT_NE(std::string::npos,
+              w.find("still connecting to the peer's listener after 1 s: nothing "
+                     "has answered at that address; likely: packets"))
+        << w;
+}
 
 } // namespace
