@@ -143,12 +143,29 @@ static bool one_may_come(const struct pvn_iface_table *table)
     return false;
 }
 
-/* Loopback although an interface is up: the job cannot leave this machine, for which there is a reason. */
+/* True if a job on several hosts may need this interface: it is up, or somebody gave it an address. A bridge that no link of
+ * this machine belongs to has one without a purpose, as Docker's does. */
+static bool may_lead_out(const struct pvn_iface *i)
+{
+    if (i->kind == PVN_IFACE_LOOPBACK)
+        return false;
+    if (i->up && i->running)
+        return true;
+    if (i->kind == PVN_IFACE_OTHER || (i->kind == PVN_IFACE_BRIDGE && !i->has_uplink))
+        return false;
+    for (int k = 0; k < i->naddrs; k++)
+        if (!pvn_addr_is_link_local((const struct sockaddr *)&i->addrs[k].ss))
+            return true;
+    return false;
+}
+
+/* Loopback although there is an interface: the job cannot leave this machine, for which there is a reason. Where loopback is
+ * alone, as in a container without a network, that is meant so. */
 static void warn_of_loopback(const struct pvn_iface_table *table, const struct pvn_params *p,
                              const char *left_out)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (table->v[i].kind != PVN_IFACE_LOOPBACK && table->v[i].up && table->v[i].running) {
+        if (may_lead_out(&table->v[i])) {
             pvn_warn("only loopback is used%s, so no other machine can be reached; not used: %s",
                      p->socket_family == AF_INET    ? " (NCCL_SOCKET_FAMILY=AF_INET)"
                      : p->socket_family == AF_INET6 ? " (NCCL_SOCKET_FAMILY=AF_INET6)"

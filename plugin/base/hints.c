@@ -22,6 +22,10 @@ enum {
 /* Order matters: the first row that fits is taken, so rows with a phase or a past come before those
  * of the same code without. */
 static const struct pvn_hint table[] = {
+    {PVN_HINT_REFUSED_LOOPBACK, PVN_HINT_ERRNO, ECONNREFUSED, PVN_PHASE_DIAL, PVN_PAST_ELSEWHERE,
+     "the peer offered its loopback address, which no other machine reaches: no other interface of "
+     "its host was up",
+     "look at `ip addr` and NCCL_SOCKET_IFNAME on the peer's host, and at the warnings in its log"},
     {PVN_HINT_REFUSED, PVN_HINT_ERRNO, ECONNREFUSED, PVN_PHASE_ANY, PVN_PAST_ANY,
      "nothing listens at that address: the peer has ended, or the address belongs to another "
      "machine",

@@ -39,7 +39,8 @@ enum pvn_past {
     PVN_PAST_WORKED,  /* rows of this one are those of PVN_PAST_IDLE, too */
     PVN_PAST_IDLE,    /* it has worked and then carried nothing for PVN_PAST_IDLE_S or longer */
     PVN_PAST_ANSWERS, /* it has worked, and the peer's machine still answers on another connection */
-    PVN_PAST_STALLED, /* it works, and nothing has moved for as long as the user allows */
+    PVN_PAST_STALLED,   /* it works, and nothing has moved for as long as the user allows */
+    PVN_PAST_ELSEWHERE, /* it never worked: the peer's address is loopback's, and this end's is not */
     PVN_PAST_COUNT
 };
 
@@ -49,6 +50,7 @@ enum { PVN_PAST_IDLE_S = 60 };
 /* Stable names of rows; the table is in hints.c. */
 enum pvn_hint_id {
     PVN_HINT_NONE = 0,
+    PVN_HINT_REFUSED_LOOPBACK,
     PVN_HINT_REFUSED,
     PVN_HINT_DIAL_TIMEOUT,
     PVN_HINT_NO_PEER,

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "base/addr.h"
 #include "base/clock.h"
 #include "base/hints.h"
 #include "base/log.h"
@@ -52,6 +53,13 @@ static void try_instead(struct pvn_conn *c)
     conn_name_peer(c);
 }
 
+/* True if the peer named its loopback while this end uses another interface: it may be on another machine. */
+static bool is_elsewhere(const struct pvn_conn *c)
+{
+    return pvn_addr_is_loopback((const struct sockaddr *)&c->cfg.peer) &&
+           !pvn_addr_is_loopback((const struct sockaddr *)&c->cfg.port[0]->addr);
+}
+
 static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
 {
     uint64_t now = pvn_now_ns();
@@ -63,6 +71,9 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
         pvn_err_set_hint(
             err, pvn_hint_id_find(PVN_HINT_ERRNO, code, PVN_PHASE_DIAL, PVN_PAST_NEVER_WORKED));
     }
+    if (is_elsewhere(c))
+        pvn_err_set_hint(
+            err, pvn_hint_id_find(PVN_HINT_ERRNO, code, PVN_PHASE_DIAL, PVN_PAST_ELSEWHERE));
     switch (code) {
     case -ECONNREFUSED:
         if (c->refused_ns == 0)

@@ -36,6 +36,7 @@ static int print_hints(FILE *out)
         [PVN_PAST_IDLE] = "had worked, then idle",
         [PVN_PAST_ANSWERS] = "the peer's machine answers",
         [PVN_PAST_STALLED] = "the limit of NCCL_PVRDMA_STALL_ABORT",
+        [PVN_PAST_ELSEWHERE] = "the peer's address is loopback's, and this end's is not",
     };
     size_t count, i;
     const struct pvn_hint *table = pvn_hint_table(&count);

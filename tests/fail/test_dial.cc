@@ -23,6 +23,9 @@ struct Dial {
     const char *meanwhile;
     const char *error;
     const char *limit = "1s";
+    const char *interfaces = "v0,v1";
+    const char *hint = "";
+    int from = 0; // the device that dials; the other one had the listener
 };
 
 std::ostream &operator<<(std::ostream &o, const Dial &d)
@@ -38,7 +41,7 @@ TEST_P(FailedDial, EndsWithTheSystemsError)
 {
     const Dial &c = GetParam();
     setenv("NCCL_PVRDMA_CONNECT_TIMEOUT", c.limit, 1);
-    setenv("NCCL_SOCKET_IFNAME", "v0,v1", 1);
+    setenv("NCCL_SOCKET_IFNAME", c.interfaces, 1);
     Log::get().clear();
     std::string why = in_netns([&] {
         ASSERT_TRUE(sh("ip link set lo up && ip link add v0 type veth peer name w0 && "
@@ -50,13 +53,13 @@ TEST_P(FailedDial, EndsWithTheSystemsError)
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
         void *lc = nullptr, *sc = nullptr;
         ncclResult_t rc = ncclSuccess;
-        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 1, handle, &lc));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, !c.from, handle, &lc));
         ASSERT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
         ASSERT_TRUE(sh(c.meanwhile));
         Log::get().clear();
         EXPECT_TRUE(eventually(
             [&] {
-                rc = pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc);
+                rc = pvn_netdrv_connect(n.d, n.ctx, c.from, handle, &sc);
                 return rc != ncclSuccess || sc;
             },
             20));
@@ -68,6 +71,7 @@ TEST_P(FailedDial, EndsWithTheSystemsError)
         GTEST_SKIP() << why;
     std::string w = Log::get().warnings();
     EXPECT_NE(std::string::npos, w.find(c.error)) << w;
+    EXPECT_NE(std::string::npos, w.find(c.hint)) << w;
     EXPECT_EQ(std::string::npos, w.find("firewall")) << w;
     EXPECT_EQ(std::string::npos, w.find("timed out")) << w;
 }
@@ -87,7 +91,10 @@ INSTANTIATE_TEST_SUITE_P(
                          "10.7.0.1/16 dev v0 && "
                          "ip route add 10.9.0.0/16 dev v0",
                          "Cannot assign requested address (errno 99)"},
-                    Dial{"Refused", TWO, "true", "Connection refused (errno 111)", "6s"}),
+                    Dial{"Refused", TWO, "true", "Connection refused (errno 111)", "6s"},
+                    Dial{"LoopbackOfAnotherHost", "ip addr add 10.9.0.1/24 dev v0", "true",
+                         "(errno 111); local", "6s", "v0,lo",
+                         "likely: the peer offered its loopback address", 1}),
     [](const auto &i) { return std::string(i.param.name); });
 
 // The contents of the statistics files, whose texts are stored as they are.

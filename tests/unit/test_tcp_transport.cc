@@ -447,6 +447,47 @@ TEST_F(TcpTransport, LoopbackBesideAnInterfaceThatIsUpIsAWarning)
         GTEST_SKIP() << why;
 }
 
+/* Somebody gave the interface an address, so that the job was to use it. */
+TEST_F(TcpTransport, LoopbackBesideAnAddressThatIsDownIsAWarning)
+{
+    struct {
+        const char *links;
+        std::string want; // "": no warning
+    } const cases[] = {
+        {"ip link add a0 type veth peer name a1; ip addr add 10.7.0.1/24 dev a0",
+         "a1 (down), a0 (down)"},
+        {"ip link add a0 type veth peer name a1; ip addr add 10.7.0.1/24 dev a0; ip link set a0 up",
+         "a1 (down), a0 (no link)"},
+        {"true", ""},
+        {"ip link add a0 type veth peer name a1", ""}, // without an address
+        {"ip link add a0 type bridge; ip addr add 172.17.0.1/16 dev a0", ""},
+    };
+    for (const auto &c : cases) {
+        std::vector<std::string> lines;
+        const std::string why = pvn_test::in_netns([&] {
+            ASSERT_TRUE(pvn_test::sh("ip link set lo up"));
+            ASSERT_TRUE(pvn_test::sh(c.links));
+            pvn_log_set_capture(
+                [](void *arg, pvn_log_level level, unsigned long, const char *, int,
+                   const char *text) {
+                    if (level == PVN_LOG_WARN)
+                        static_cast<std::vector<std::string> *>(arg)->push_back(text);
+                },
+                &lines);
+            params({"NCCL_SOCKET_IFNAME="});
+            EXPECT_EQ(1, scan()) << err.reason[0];
+            pvn_log_set_capture(nullptr, nullptr);
+            EXPECT_STREQ("lo", devices[0].ifname);
+        });
+        if (!why.empty())
+            GTEST_SKIP() << why;
+        ASSERT_EQ(c.want.empty() ? 0u : 1u, lines.size()) << c.links;
+        const std::string want =
+            "only loopback is used, so no other machine can be reached; not used: ";
+        EXPECT_EQ(c.want.empty() ? "" : want + c.want, lines.empty() ? "" : lines[0]);
+    }
+}
+
 /* Two interfaces in one network: routing would send everything by the first. */
 TEST_F(TcpTransport, SharedNetworkIsSteered)
 {
