@@ -54,7 +54,12 @@ static struct pvn_listen **bucket_of(const struct pvn_listen *l)
 
 static int report(struct pvn_err *err)
 {
-    pvn_warn_err(err);
+    const struct pvn_err *refusal = pvn_seal_refusal();
+
+    if (refusal && strcmp(refusal->reason[0], err->reason[0]) == 0)
+        pvn_seal_warn_refusal();
+    else
+        pvn_warn_err(err);
     return err->code;
 }
 

@@ -117,7 +117,7 @@ static int load(int abi, struct pvn_err *err)
     if (rc)
         return rc;
     if (pvn_seal_begin(pvn_params_get(), &refused) != 0)
-        pvn_warn_err(&refused); /* and comms are refused, see seal_begin.h */
+        pvn_seal_warn_refusal(); /* and comms are refused, see seal_begin.h */
     rc = pvn_devices_load(err);
     if (rc) {
         pvn_seal_end();

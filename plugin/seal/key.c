@@ -70,10 +70,12 @@ static int read_key(int fd, const char *path, struct pvn_key *key, struct pvn_er
 {
     uint8_t bytes[PVN_KEY_MAX + 1];
     ssize_t n = read_all(fd, bytes, sizeof(bytes));
+    char why[128];
     int rc = 0;
 
     if (n < 0)
-        rc = pvn_err_set(err, (int)n, VARIABLE ": %s cannot be read", path);
+        rc = pvn_err_set(err, (int)n, VARIABLE ": %s cannot be read: %s", path,
+                         pvn_strerror((int)n, why, sizeof(why)));
     else if (n < PVN_KEY_MIN)
         rc = pvn_err_set(err, -EINVAL, VARIABLE ": %s has %zd bytes, a key has %d to %d; " MAKE,
                          path, n, PVN_KEY_MIN, PVN_KEY_MAX);
@@ -93,12 +95,14 @@ int pvn_key_read(const char *path, struct pvn_key **out, struct pvn_err *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc;
     struct pvn_key *key = NULL;
     struct stat st;
+    char why[128];
 
     if (fd < 0) {
         rc = -errno;
         return refuse(err, pvn_err_set(err, rc,
-                                       VARIABLE ": %s cannot be opened; every rank needs it; " MAKE,
-                                       path));
+                                       VARIABLE ": %s cannot be opened: %s; every rank needs it%s",
+                                       path, pvn_strerror(rc, why, sizeof(why)),
+                                       rc == -ENOENT ? "; " MAKE : ""));
     }
     if (fstat(fd, &st) != 0)
         rc = pvn_err_set(err, -errno, VARIABLE ": %s cannot be looked at", path);

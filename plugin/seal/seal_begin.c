@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -26,6 +27,7 @@ static struct pvn_key *key;       /* written by begin and end only, when there i
 static char looked_at[PATH_MAX];  /* the file's absolute name, if it is read again; likewise */
 static atomic_bool said_replaced; /* that it was replaced has been logged */
 static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
+static _Atomic uint64_t warned_ns; /* when the last warning of it was; 0: there was none */
 /* Why the kernel seals nothing; NULL: it does. Written by begin and end only. */
 #define NOT_REQUESTED "it is not requested"
 static const char *kernel_refusal = NOT_REQUESTED;
@@ -167,7 +169,9 @@ int pvn_seal_begin(const struct pvn_params *params, struct pvn_err *err)
     }
     if (rc == 0)
         return 0;
-    pvn_err_add(&refusal, "no connection is made: NCCL would go on in the clear");
+    pvn_err_add(&refusal,
+                "this rank refuses every connection, since without the key its data would "
+                "go unencrypted");
     *err = refusal;
     return rc;
 }
@@ -179,12 +183,23 @@ void pvn_seal_end(void)
     looked_at[0] = '\0';
     atomic_store(&said_replaced, false);
     pvn_err_clear(&refusal);
+    atomic_store(&warned_ns, 0);
     kernel_refusal = NOT_REQUESTED;
 }
 
 const struct pvn_err *pvn_seal_refusal(void)
 {
     return refusal.code ? &refusal : NULL;
+}
+
+void pvn_seal_warn_refusal(void)
+{
+    uint64_t now = pvn_now_ns(), last = atomic_load(&warned_ns);
+
+    if (!refusal.code || (last && now - last < PVN_LOG_FOLD_NS))
+        return;
+    atomic_store(&warned_ns, now);
+    pvn_warn_err(&refusal);
 }
 
 const char *pvn_seal_kernel_refusal(void)

@@ -22,6 +22,8 @@ void pvn_seal_end(void);
 /* Why begin has failed, which is why no connection may be made; NULL: it has not. From begin to end. Any thread.
  * An init that failed for it would have NCCL use another transport, without a key. */
 const struct pvn_err *pvn_seal_refusal(void);
+/* Warns of it, unless it has within PVN_LOG_FOLD_NS: init and the calls that are refused have the same reason. */
+void pvn_seal_warn_refusal(void);
 /* Why the kernel does not seal this process's data over TCP, so that OpenSSL does; NULL: the kernel does. From begin to end,
  * with a key; a text at other times. Any thread. */
 const char *pvn_seal_kernel_refusal(void);

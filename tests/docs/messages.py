@@ -3,7 +3,7 @@
 """Checks that plugin/docs/messages.md has every message of the plugin, and no other.
 
 Messages are the formats given to the functions below. A row of the page quotes a message with "..." for what
-differs; one quotation may stand for several messages. The last table is that of plugin/base/hints.c."""
+differs; one quotation may stand for several messages. Those of plugin/seal are quoted under "A key". The last table is that of plugin/base/hints.c."""
 import glob
 import os
 import re
@@ -11,6 +11,7 @@ import re
 CALLS = ("pvn_err_set", "pvn_err_add", "pvn_warn", "comm_refuse", "comm_refuse_elsewhere", "eng_fail", "give_up",
          "peer_has_ended")
 CONVERSION = re.compile(r"%[-+ #0]*(\*|\d+)?(\.(\*|\d+))?(hh|h|ll|l|z|j|t)?[a-zA-Z]")
+SECTION = {"plugin/seal": "A key"}  # where a reader looks for those of a folder; any section for the others
 MARK = "<!-- what follows is written from plugin/base/hints.c by PVN_UPDATE_GOLDEN=1 tests/docs/test_pages.sh -->\n"
 
 
@@ -61,14 +62,16 @@ def sources(src):
 
 
 def quotations(page):
-    """The quotations in the first column of the page's own tables, as regular expressions."""
-    out = {}
+    """The quotations in the first column of the page's own tables, by section and text, as regular expressions."""
+    out, section = {}, ""
     for line in page.split("\n"):
+        if line.startswith("#"):
+            section = line.lstrip("# ")
         if not line.startswith("| `"):
             continue
         for q in re.findall(r"`([^`]*)`", line.split(" | ")[0]):
             parts = [re.escape(p) for p in re.split(r"\.\.\.", q) if p.strip()]
-            out[q] = re.compile(".*".join(parts), re.S)
+            out[section, q] = re.compile(".*".join(parts), re.S)
     return out
 
 
@@ -85,15 +88,17 @@ def missing(src, hints):
         bad.append("plugin/docs/messages.md: its last table is not that of plugin/base/hints.c; run "
                    "PVN_UPDATE_GOLDEN=1 tests/docs/test_pages.sh and read the difference")
     quoted = quotations(own)
-    bad += ["plugin/docs/messages.md: '%s' is too short to stand for a message" % q for q in quoted
+    bad += ["plugin/docs/messages.md: '%s' is too short to stand for a message" % q for _, q in quoted
             if sum(c.isalpha() for c in q) < 5]
     used = set()
     for source in sources(src):
+        section = SECTION.get(os.path.relpath(os.path.dirname(source), src))
         for message in formats(source):
-            hits = [q for q, pattern in quoted.items() if pattern.search(message)]
+            hits = [key for key, pattern in quoted.items() if pattern.search(message) and section in (None, key[0])]
             used.update(hits)
             if not hits:
-                bad.append("plugin/docs/messages.md has no row for '%s' (%s): quote it there, with meaning and remedy"
-                           % (message.replace("\0", "..."), os.path.relpath(source, src)))
-    bad += ["plugin/docs/messages.md: no message is '%s' any more" % q for q in quoted if q not in used]
+                bad.append("plugin/docs/messages.md has no row for '%s' (%s)%s: quote it there, with meaning and remedy"
+                           % (message.replace("\0", "..."), os.path.relpath(source, src),
+                              " under \"%s\"" % section if section else ""))
+    bad += ["plugin/docs/messages.md: no message is '%s' any more" % q for key in quoted if key not in used for q in key[1:]]
     return bad

@@ -67,8 +67,14 @@ TEST(KeyFile, OthersMayNotUseIt)
 TEST(KeyFile, ItIsAFileOfThisUserOrOfRoot)
 {
     Folder f;
-    EXPECT_SAYS(refusal(f / "missing"), "cannot be opened");
-    EXPECT_SAYS(refusal(f / "missing"), "every rank needs it");
+    EXPECT_SAYS(refusal(f / "missing"),
+                "missing cannot be opened: No such file or directory; every "
+                "rank needs it; `pvn-perf --make-key FILE` makes one");
+    // Another key would be no help where there is one. Root may read every file.
+    ASSERT_EQ(0, symlink("loop", (f / "loop").c_str()));
+    EXPECT_EQ("NCCL_PVRDMA_KEY_FILE: " + (f / "loop") +
+                  " cannot be opened: Too many levels of symbolic links; every rank needs it",
+              refusal(f / "loop"));
     EXPECT_SAYS(refusal(f.path), "no regular file");
     ASSERT_EQ(0, mkfifo((f / "pipe").c_str(), 0600));
     EXPECT_SAYS(refusal(f / "pipe"), "no regular file") << "without a wait for its other end";
