@@ -264,10 +264,12 @@ close:
     return 0;
 }
 
-/* A list that names: is there anything of that name? NCCL would go on silently without. */
-static int check_filter(const struct pvn_verbs *v, const char *text, struct ibv_device **list,
-                        int n, struct pvn_err *err)
+/* A list that names: is there anything of that name? NCCL would go on silently without. unseen: what the kernel has and
+ * libibverbs has not, with the remedy. */
+static int check_filter(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                        struct ibv_device **list, int n, const char *unseen, struct pvn_err *err)
 {
+    const char *text = o->hca ? o->hca : "";
     struct pvn_dev_list f = pvn_dev_list_parse(text);
     const char *at = f.items, *item;
     char have[256] = "";
@@ -282,9 +284,13 @@ static int check_filter(const struct pvn_verbs *v, const char *text, struct ibv_
             continue;
         for (int i = 0; i < n; i++)
             pvn_str_append(have, sizeof(have), "%s%s", i ? ", " : "", v->get_device_name(list[i]));
-        pvn_err_set(err, -ENODEV,
-                    "NCCL_IB_HCA=%.80s: no RDMA device is called \"%.*s\"; there %s%s", text,
-                    (int)(len > 64 ? 64 : len), item, n ? "are: " : "is none", have);
+        pvn_err_set(err, -ENODEV, "%s=%.80s: no RDMA device is called \"%.*s\"; there %s%s",
+                    o->hca_from ? o->hca_from : "NCCL_IB_HCA", text, (int)(len > 64 ? 64 : len),
+                    item,
+                    n           ? "are: "
+                    : unseen[0] ? "is none: "
+                                : "is none",
+                    n ? have : unseen);
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
         return -ENODEV;
     }
@@ -305,13 +311,17 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     if (list || why == ENOSYS || why == ENODEV)
         pvn_hca_name_missing(v, o, list, list ? n : 0, out);
     errno = why;
-    if (!list)
-        return errno == ENOSYS || errno == ENODEV
-                   ? 0 /* no RDMA in this kernel: nothing to offer, no failure */
-                   : pvn_err_set(err, errno ? -errno : -EIO,
-                                 "libibverbs cannot list the RDMA devices");
+    /* Without RDMA in this kernel there is nothing to offer, which is no failure. */
+    if (!list && errno != ENOSYS && errno != ENODEV)
+        return pvn_err_set(err, errno ? -errno : -EIO, "libibverbs cannot list the RDMA devices");
+    n = list ? n : 0;
     pvn_dev_list_warn("NCCL_IB_HCA", o->hca ? o->hca : "");
-    rc = check_filter(v, o->hca ? o->hca : "", list, n, err);
+    rc = check_filter(v, o, list, n, out->left_out, err);
+    if (rc && n == 0 && !out->left_out[0] && o->may_lack_rdma) {
+        pvn_str_append(out->left_out, sizeof(out->left_out), "%s", err->reason[0]);
+        pvn_err_clear(err);
+        rc = 0;
+    }
     if (rc == 0 && n > 0) {
         out->hcas = calloc((size_t)n, sizeof(*out->hcas));
         rc = out->hcas ? 0 : pvn_err_set(err, -ENOMEM, "no memory for %d RDMA devices", n);
@@ -325,7 +335,8 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
         if (rc)
             pvn_err_set(err, rc, "no memory for the ports of %s", v->get_device_name(list[i]));
     }
-    v->free_device_list(list);
+    if (list)
+        v->free_device_list(list);
     if (rc)
         pvn_hca_close(v, out);
     return rc;

@@ -81,6 +81,9 @@ struct pvn_hca_table {
 struct pvn_hca_options {
     const char *sys_root; /* "/sys" where NULL or empty */
     const char *hca;      /* NCCL_IB_HCA; "": all */
+    const char *hca_from; /* the variable that it is from; NULL: NCCL_IB_HCA */
+    /* True if a name without a device is no error on a host that has no RDMA device at all. */
+    bool may_lack_rdma;
     struct pvn_gid_policy gids;
     /* Length of the network of an address of this interface (counted as in pvn_gid_row), 0: not
      * known. NULL: the process's interfaces are read. */

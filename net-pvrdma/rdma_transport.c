@@ -205,6 +205,18 @@ static int offer_devices(struct pvn_device *out, int max, char *left_out, size_t
     return ntcp < 0 ? ntcp : n;
 }
 
+static const char *hca_from(const struct pvn_params *p)
+{
+    return pvn_param_source(p, "IB_HCA") == PVN_PARAM_FROM_ENV ? PVN_PARAM_PREFIX "IB_HCA" : NULL;
+}
+
+/* True if this host is meant to have the devices that are named. NCCL's own variable may be set for all hosts alike. */
+static bool needs_hca(const struct pvn_params *p)
+{
+    struct pvn_dev_list f = pvn_dev_list_parse(p->ib_hca);
+    return !f.empty && !f.exclude && (p->strict || hca_from(p));
+}
+
 static int scan_with_library(struct pvn_device *out, int max, char *left_out, size_t cap,
                              struct pvn_err *err)
 {
@@ -212,6 +224,8 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
     found.options = (struct pvn_hca_options){
         .sys_root = p->sysfs_root,
         .hca = p->ib_hca,
+        .hca_from = hca_from(p),
+        .may_lack_rdma = !needs_hca(p),
         .gids = {.index = p->gid_index, .roce_version = p->roce_version, .family = p->addr_family}};
     pvn_str_append(found.options.gids.range, sizeof(found.options.gids.range), "%s", p->addr_range);
     int rc = pvn_poller_get();
@@ -242,11 +256,17 @@ static const struct pvn_verbs *load_verbs(enum pvn_param_source source, struct p
 static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
                      struct pvn_err *err)
 {
-    bool requested = pvn_params_get()->transport == PVN_TRANSPORT_RDMA;
-    enum pvn_param_source library = pvn_param_source(pvn_params_get(), "VERBS_LIB");
+    const struct pvn_params *p = pvn_params_get();
+    bool requested = p->transport == PVN_TRANSPORT_RDMA;
+    enum pvn_param_source library = pvn_param_source(p, "VERBS_LIB");
     found.v = load_verbs(library, err);
     if (!found.v) {
-        if (requested || library == PVN_PARAM_FROM_ENV)
+        if (needs_hca(p)) {
+            pvn_err_add(err, "%s=%.80s names RDMA devices",
+                        hca_from(p) ? hca_from(p) : "NCCL_IB_HCA", p->ib_hca);
+            pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        }
+        if (requested || library == PVN_PARAM_FROM_ENV || needs_hca(p))
             return err->code;
         pvn_str_append(left_out, cap, "%s", err->reason[0]);
         pvn_err_clear(err);

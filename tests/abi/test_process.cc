@@ -211,6 +211,35 @@ TEST(Guest, BadParameterRefusesInit)
     EXPECT_EQ(ncclSuccess, n.rc);
 }
 
+// A host without RDMA, or without libibverbs.
+TEST(Guest, AnAdapterThatIsNamedIsMissed)
+{
+    setenv("NCCL_PVRDMA_IB_HCA", "nosuchhca_0", 1);
+    Log::get().clear();
+    {
+        Net n(12);
+        EXPECT_EQ(ncclSuccess, n.rc);
+        EXPECT_TRUE(Log::get().warned({"NCCL_PVRDMA_IB_HCA=nosuchhca_0"})) << Log::get().warnings();
+    }
+    setenv("NCCL_PVRDMA_STRICT", "1", 1);
+    {
+        Net n(12);
+        EXPECT_NE(ncclSuccess, n.rc);
+    }
+    unsetenv("NCCL_PVRDMA_IB_HCA");
+    setenv("NCCL_IB_HCA", "nosuchhca", 1);
+    {
+        Net n(12);
+        EXPECT_NE(ncclSuccess, n.rc) << "NCCL's own variable";
+    }
+    unsetenv("NCCL_PVRDMA_STRICT");
+    {
+        Net n(12);
+        EXPECT_EQ(ncclSuccess, n.rc);
+    }
+    unsetenv("NCCL_IB_HCA");
+}
+
 // An init that fails has NCCL go on with a transport of its own: in the clear, although there is to be a key.
 TEST(Guest, AKeyThatCannotBeUsedIsNoReasonToGoOnWithoutOne)
 {

@@ -258,6 +258,50 @@ TEST_F(Hca, FilterNamesWhatExists)
     EXPECT_EQ(t.nports, 0);
 }
 
+// A kernel without RDMA says so by an error in place of an empty list.
+TEST_F(Hca, NamesAreMissedWithoutRdmaAsWell)
+{
+    for (int code : {ENOSYS, ENODEV}) {
+        pvn_verbs without = *v;
+        static int answer;
+        answer = code;
+        without.get_device_list = [](int *n) -> ibv_device ** {
+            *n = -1;
+            errno = answer;
+            return nullptr;
+        };
+        o.hca = "mlx5";
+        o.hca_from = "NCCL_PVRDMA_IB_HCA";
+        o.may_lack_rdma = false;
+        EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), -ENODEV);
+        EXPECT_STREQ("NCCL_PVRDMA_IB_HCA=mlx5: no RDMA device is called \"mlx5\"; there is none",
+                     err.reason[0]);
+        pvn_err_clear(&err);
+        o.hca_from = nullptr;
+        o.may_lack_rdma = true;
+        EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), 0) << err.reason[0];
+        EXPECT_TRUE(left_out("NCCL_IB_HCA=mlx5: no RDMA device is called")) << t.left_out;
+        EXPECT_EQ(scan("profile roce\nset devices 0"), 0) << err.reason[0];
+        o.hca = "hfi1";
+        EXPECT_EQ(scan("profile roce"), -ENODEV) << "there are others";
+        o.may_lack_rdma = false;
+        for (const char *list : {"", "^mlx5"}) {
+            o.hca = list;
+            EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), 0) << err.reason[0];
+            EXPECT_FALSE(left_out("no RDMA device is called")) << t.left_out;
+        }
+        o.hca = "mlx5";
+        o.may_lack_rdma = true;
+        EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), -ENODEV) << "the kernel has one";
+        EXPECT_NE(strstr(err.reason[0],
+                         "there is none: mlx5_0 (the kernel has it, libibverbs does not: "
+                         "install its provider"),
+                  nullptr)
+            << err.reason[0];
+        EXPECT_EQ(system(("rm -r " + std::string(root) + "/class").c_str()), 0);
+    }
+}
+
 TEST(HcaFilter, TheFilterTakesWhatNcclsTakes)
 {
     struct {
