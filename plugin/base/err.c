@@ -22,10 +22,31 @@ static void clean(char *s)
     }
 }
 
+/* Ends a text that had no room behind one of its parts, for half of a remedy says nothing, or else behind a word; at the end
+ * where more than a third would go, as of a long path. */
+static void cut(char *s, size_t size)
+{
+    static const char more[] = " ...";
+    size_t most = size - sizeof(more), least = most / 3 * 2, at = most;
+
+    while (at > least && strncmp(s + at, "; ", 2) != 0)
+        at--;
+    if (at == least)
+        for (at = most; at > least && s[at] != ' '; at--)
+            ;
+    if (at == least)
+        at = most;
+    memcpy(s + at, more, sizeof(more));
+}
+
 static void store(char *dst, size_t size, const char *fmt, va_list ap)
 {
-    if (vsnprintf(dst, size, fmt, ap) < 0)
+    int n = vsnprintf(dst, size, fmt, ap);
+
+    if (n < 0)
         dst[0] = '\0';
+    else if ((size_t)n >= size)
+        cut(dst, size);
     clean(dst);
 }
 

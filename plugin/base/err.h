@@ -56,7 +56,7 @@ void pvn_err_clear(struct pvn_err *err);
 
 /* Forgets what was there and records the root cause. `code` is a negative errno. Returns `code`, so
  * that `return pvn_err_set(err, -EINVAL, ...)` works. Control characters are stored as '?': texts
- * may come from the wire. */
+ * may come from the wire. What has no room is cut at a "; ", else behind a word, and ends with " ...". */
 int pvn_err_set(struct pvn_err *err, int code, const char *fmt, ...) PVN_PRINTF(3, 4);
 
 /* Adds a sentence of context to an error that is already set and returns its code (-EIO when none

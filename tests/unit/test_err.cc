@@ -134,6 +134,25 @@ TEST(Err, TextsFromTheWireCannotForgeLines)
     EXPECT_NE(std::string::npos, text_of(err).find("peer says: a?NCCL WARN b?[31m? \xc3\xa4"));
 }
 
+// As a peer's reason with its hint, of which a frame holds more than a reason does.
+TEST(Err, WhatHasNoRoomEndsBehindAPartOfIt)
+{
+    const std::string part(100, 'x'), want = "; likely: " + part + "; local " + part;
+    pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -EREMOTEIO, "the peer gave up: a socket failed%s; try: raise the limit (%s)",
+                want.c_str(), part.c_str());
+    EXPECT_EQ("the peer gave up: a socket failed" + want + " ...", std::string(err.reason[0]));
+    std::string words;
+    for (int i = 0; i < 100; i++)
+        words += "word ";
+    pvn_err_set(&err, -EREMOTEIO, "%s", words.c_str());
+    EXPECT_EQ("word ...", std::string(err.reason[0]).substr(strlen(err.reason[0]) - 8));
+    EXPECT_GT(strlen(err.reason[0]), PVN_ERR_REASON_LEN - 12u);
+    pvn_err_set(&err, -EREMOTEIO, "%s", std::string(PVN_ERR_REASON_LEN - 1, 'y').c_str());
+    EXPECT_EQ(std::string(PVN_ERR_REASON_LEN - 1, 'y'), err.reason[0]) << "it has room";
+}
+
 TEST(Err, EverythingFitsAndShortBuffersAreTerminated)
 {
     const std::string big(5000, 'x');
