@@ -239,11 +239,25 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
     return rc < 0 ? rc : offer_devices(out, max, left_out, cap, err);
 }
 
+/* The reason, which may begin with the name as the loader's words do, becomes one of the variable. */
+static void name_library(const char *name, struct pvn_err *err)
+{
+    char why[PVN_ERR_REASON_LEN] = "";
+    size_t len = strlen(name);
+    bool again = strncmp(err->reason[0], name, len) == 0 && err->reason[0][len] == ':';
+    pvn_str_append(why, sizeof(why), "%s", err->reason[0] + (again ? len + 2 : 0));
+    pvn_err_set(err, err->code, "NCCL_PVRDMA_VERBS_LIB=%.80s: %.200s; correct it or unset it", name,
+                why);
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+}
+
 /* NCCL goes on to the default where its variable names nothing that can be loaded. */
 static const struct pvn_verbs *load_verbs(enum pvn_param_source source, struct pvn_err *err)
 {
     const char *name = pvn_params_get()->verbs_lib;
     const struct pvn_verbs *v = pvn_verbs_get(name, err);
+    if (!v && source == PVN_PARAM_FROM_ENV && strcmp(name, PVN_VERBS_USUAL) != 0)
+        name_library(name, err);
     if (v || source != PVN_PARAM_FROM_ALIAS)
         return v;
     pvn_info(PVN_INIT | PVN_NET, "NCCL_IBVERBS_LIB=%.200s cannot be used, the default is: %s", name,

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -57,18 +58,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_verbs table;
 static int users;
 
+/* To install the usual library is no help where another one is named. */
+static bool is_usual(const char *name)
+{
+    return strcmp(name, PVN_VERBS_USUAL) == 0;
+}
+
 static int resolve(void *lib, const char *name, struct pvn_err *err)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
         const struct symbol *s = &symbols[i];
         void *f = s->version ? dlvsym(lib, s->name, s->version) : dlsym(lib, s->name);
         if (!f && !s->optional)
-            return pvn_err_set(err, -ENOSYS,
-                               "%s has no function %s%s%s: it is too old or not libibverbs; "
-                               "install rdma-core 12 or "
-                               "newer",
-                               name, s->name, s->version ? " of version " : "",
-                               s->version ? s->version : "");
+            return pvn_err_set(
+                err, -ENOSYS, "%s has no function %s%s%s: it is too old or not libibverbs%s", name,
+                s->name, s->version ? " of version " : "", s->version ? s->version : "",
+                is_usual(name) ? "; install rdma-core 12 or newer" : "");
         memcpy((char *)&table + s->offset, &f, sizeof(f));
     }
     return 0;
@@ -79,6 +84,8 @@ static int load(const char *name, struct pvn_err *err)
     void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror();
+        if (!is_usual(name))
+            return pvn_err_set(err, -ELIBACC, "%s", why ? why : "it cannot be loaded");
         return pvn_err_set(
             err, -ELIBACC,
             "RDMA is not available: %s (install libibverbs1 and ibverbs-providers, or rdma-core)",
@@ -97,7 +104,7 @@ static int load(const char *name, struct pvn_err *err)
 const struct pvn_verbs *pvn_verbs_get(const char *lib, struct pvn_err *err)
 {
     pthread_mutex_lock(&lock);
-    int rc = users > 0 ? 0 : load(lib && *lib ? lib : "libibverbs.so.1", err);
+    int rc = users > 0 ? 0 : load(lib && *lib ? lib : PVN_VERBS_USUAL, err);
     if (rc == 0)
         users++;
     pthread_mutex_unlock(&lock);

@@ -55,9 +55,11 @@ struct pvn_verbs {
                                uint32_t flags, size_t entry_size);
 };
 
+#define PVN_VERBS_USUAL "libibverbs.so.1"
+
 /* Loads the library (a name or a path; NCCL_PVRDMA_VERBS_LIB's value) once per process and counts
  * its users; later calls get the same table whatever lib says. NULL with *err: which library, what
- * the loader said or which symbol is missing, and what to install. Any thread. */
+ * the loader said or which symbol is missing, and of the usual library what to install. Any thread. */
 const struct pvn_verbs *pvn_verbs_get(const char *lib, struct pvn_err *err);
 /* The last put forgets the table. The library itself stays loaded: its providers cannot be unloaded
  * safely. */

@@ -13,6 +13,8 @@
 #define REMEDY                                                                                     \
     "NCCL_PVRDMA_KEY_FILE needs OpenSSL 3: install libssl3 (Debian, Ubuntu) or openssl-libs"
 
+#define USUAL "libssl.so.3"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_ssl table;
 static const struct pvn_ssl *_Atomic loaded;
@@ -24,15 +26,26 @@ static const struct symbol {
 #define SYMBOL(f) {#f, offsetof(struct pvn_ssl, f)},
     PVN_SSL_FUNCTIONS(SYMBOL)};
 
+/* To install the usual library is no help where another one is named. */
+static bool is_usual(const char *library)
+{
+    return strcmp(library, USUAL) == 0;
+}
+
 /* The handle finds libcrypto's functions as well: libssl depends on it. */
 static int resolve(void *handle, const char *library, struct pvn_err *err)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         void *address = dlsym(handle, symbols[i].name);
 
-        if (!address)
+        if (!address && is_usual(library))
             return pvn_err_set(err, -ELIBACC, "%s has no function %s, so it is too old; " REMEDY,
                                library, symbols[i].name);
+        if (!address)
+            return pvn_err_set(
+                err, -ELIBACC,
+                "NCCL_PVRDMA_SSL_LIB=%s has no function %s, so it is too old or not OpenSSL; correct it or unset it",
+                library, symbols[i].name);
         memcpy((char *)&table + symbols[i].offset, &address, sizeof(address));
     }
     /* No handler at exit: threads of the host process may use a connection until it ends. */
@@ -42,6 +55,14 @@ static int resolve(void *handle, const char *library, struct pvn_err *err)
     return table.ctx ? 0 : pvn_err_set(err, -ENOMEM, "no memory for a context of %s", library);
 }
 
+/* The loader's words, which begin with the name. */
+static const char *without_name(const char *why, const char *library)
+{
+    size_t len = strlen(library);
+
+    return strncmp(why, library, len) == 0 && why[len] == ':' ? why + len + 2 : why;
+}
+
 /* Under the lock. */
 static int load(const char *library, struct pvn_err *err)
 {
@@ -49,8 +70,11 @@ static int load(const char *library, struct pvn_err *err)
     const char *why = handle ? NULL : dlerror();
     int rc;
 
-    if (!handle)
+    if (!handle && is_usual(library))
         return pvn_err_set(err, -ELIBACC, "%s; " REMEDY, why ? why : "a library cannot be loaded");
+    if (!handle)
+        return pvn_err_set(err, -ELIBACC, "NCCL_PVRDMA_SSL_LIB=%s: %s; correct it or unset it",
+                           library, why ? without_name(why, library) : "it cannot be loaded");
     rc = resolve(handle, library, err);
     if (rc)
         dlclose(handle);

@@ -102,6 +102,11 @@ TEST(Guest, NeedsNoLibraryThatMayBeMissing)
         EXPECT_EQ(ncclSuccess, n.rc);
         EXPECT_NE(std::string::npos, Log::get().text().find("/nonexistent/libnl-route.so"))
             << "said, not fatal: " << Log::get().text();
+        EXPECT_EQ(1u,
+                  Log::get().warnings().find(
+                      "ET/PVRDMA : NCCL_PVRDMA_VERBS_LIB=/nonexistent/libibverbs.so: cannot open "
+                      "shared object file: No such file or directory; correct it or unset it\n"))
+            << Log::get().warnings();
         Pair p(n);
         ASSERT_TRUE(p.up());
         Flow f = plain(p, {1000});

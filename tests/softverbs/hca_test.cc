@@ -390,13 +390,14 @@ TEST_F(Hca, ADeviceWithoutAProviderIsNamed)
 
 // ---- the library itself ----
 
-TEST(Verbs, UselessLibrariesAreNamedWithTheRemedy)
+TEST(Verbs, UselessLibrariesAreNamed)
 {
     pvn_err err;
     pvn_err_clear(&err);
     EXPECT_EQ(pvn_verbs_get("/nonexistent/libibverbs.so.1", &err), nullptr);
     EXPECT_NE(strstr(err.reason[0], "/nonexistent/libibverbs.so.1"), nullptr) << err.reason[0];
-    EXPECT_NE(strstr(err.reason[0], "install"), nullptr) << err.reason[0];
+    EXPECT_EQ(strstr(err.reason[0], "install"), nullptr)
+        << "the usual one is no help: " << err.reason[0];
     pvn_err_clear(&err);
     EXPECT_EQ(pvn_verbs_get(PVN_BUILDDIR "/tests/softverbs/.libs/libsvpartial.so", &err), nullptr);
     EXPECT_NE(strstr(err.reason[0], "ibv_get_device_name"), nullptr) << err.reason[0];

@@ -66,7 +66,7 @@ TEST_F(CheckKey, ARowSaysWhetherThisHostCanUseIt)
         {env("missing"), "cannot be opened: ", "every rank needs it"},
         {env("short"), "has 1 bytes, a key has 32 to 4096", "`pvn-perf --make-key FILE`"},
         {env("right") + " NCCL_PVRDMA_SSL_LIB=/nowhere/libssl.so.3", "/nowhere/libssl.so.3",
-         "install libssl3 (Debian, Ubuntu)"},
+         "correct it or unset it"},
     };
     for (const auto &c : cases) {
         std::string text = row("check", c.env);

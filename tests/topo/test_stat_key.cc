@@ -144,7 +144,7 @@ TEST_F(StatKey, AKeyThatCannotBeUsedIsSaidAndNothingIsSent)
     EXPECT_SAYS(r.out, "test_stat_key pid ");
     r = run_tool(dir.path, "--timeout 1 stat",
                  env(1, "right") + " NCCL_PVRDMA_SSL_LIB=/nowhere/libssl.so.3");
-    EXPECT_SAYS(squeeze(r.err), "install libssl3 (Debian, Ubuntu)");
+    EXPECT_SAYS(squeeze(r.err), "NCCL_PVRDMA_SSL_LIB=/nowhere/libssl.so.3: cannot open ");
 }
 
 #else

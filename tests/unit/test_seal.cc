@@ -32,18 +32,19 @@ namespace
     EXPECT_NE(std::string::npos, std::string(text).find(part)) << "it says: " << (text)
 
 // Comes first: a library that is loaded stays.
-TEST(Library, OneThatIsMissingOrAnotherIsNamedWithThePackage)
+TEST(Library, OneThatIsMissingOrAnotherIsNamedWithItsVariable)
 {
     pvn_err err = PVN_ERR_INIT;
     ASSERT_EQ(nullptr, pvn_ssl_get()) << "loaded by an earlier test";
     EXPECT_EQ(nullptr, pvn_ssl_load("libssl.so.0.no-such", &err));
-    EXPECT_SAYS(err.reason[0], "libssl.so.0.no-such");
-    EXPECT_SAYS(err.reason[0], "install libssl3");
+    EXPECT_STREQ("NCCL_PVRDMA_SSL_LIB=libssl.so.0.no-such: cannot open shared object file: No such "
+                 "file or directory; correct it or unset it",
+                 err.reason[0]);
     EXPECT_EQ(-ELIBACC, err.code);
     EXPECT_EQ(PVN_FAULT_USAGE, err.fault);
     EXPECT_EQ(nullptr, pvn_ssl_load("libm.so.6", &err));
-    EXPECT_SAYS(err.reason[0], "libm.so.6 has no function");
-    EXPECT_SAYS(err.reason[0], "too old");
+    EXPECT_SAYS(err.reason[0], "NCCL_PVRDMA_SSL_LIB=libm.so.6 has no function");
+    EXPECT_SAYS(err.reason[0], "too old or not OpenSSL; correct it or unset it");
     EXPECT_EQ(nullptr, pvn_ssl_get());
     ASSERT_NE(nullptr, pvn_ssl_load("libssl.so.3", &err)) << err.reason[0];
     EXPECT_EQ(pvn_ssl_get(), pvn_ssl_load("whatever", &err)) << "it is loaded once";
