@@ -148,14 +148,14 @@ struct pvn_params {
 };
 
 enum pvn_param_type {
-    PVN_PARAM_BOOL,     /* bool: 0/1, no/yes, off/on, false/true */
-    PVN_PARAM_INT,      /* int: decimal or 0x; a row's words besides */
-    PVN_PARAM_SIZE,     /* uint64_t: bytes, or with k, M, G (powers of 1024, "KiB" and "B" too) */
-    PVN_PARAM_DURATION, /* uint64_t: with ns, us, ms, s, min; a bare number counts in the row's unit
+    PVN_PARAM_BOOL, /* bool: 0/1, no/yes, off/on, false/true */
+    PVN_PARAM_INT,  /* int: decimal or 0x; a row's words besides */
+    PVN_PARAM_SIZE, /* uint64_t: bytes, or with k, M, G (powers of 1024, "KiB" and "B" too) */
+    PVN_PARAM_DURATION, /* uint64_t: with ns, us, ms, s, m (min), h, d; a bare number counts in the row's unit
                          */
-    PVN_PARAM_ENUM,     /* int: one of the row's words */
-    PVN_PARAM_STRING,   /* char[PVN_PARAM_STR_LEN] */
-    PVN_PARAM_LIST      /* the same, separated by commas */
+    PVN_PARAM_ENUM,   /* int: one of the row's words */
+    PVN_PARAM_STRING, /* char[PVN_PARAM_STR_LEN] */
+    PVN_PARAM_LIST    /* the same, separated by commas */
 };
 
 struct pvn_param_word {

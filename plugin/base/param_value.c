@@ -33,7 +33,10 @@ static const struct suffix size_suffixes[] = {{"G", INT64_C(1) << 30},
 static const struct suffix time_suffixes[] = {{"s", (int64_t)PVN_NS_PER_S},
                                               {"ms", (int64_t)PVN_NS_PER_MS},
                                               {"us", (int64_t)PVN_NS_PER_US},
+                                              {"m", 60 * (int64_t)PVN_NS_PER_S},
                                               {"min", 60 * (int64_t)PVN_NS_PER_S},
+                                              {"h", 3600 * (int64_t)PVN_NS_PER_S},
+                                              {"d", 86400 * (int64_t)PVN_NS_PER_S},
                                               {"ns", 1},
                                               {NULL, 0}};
 
@@ -93,8 +96,9 @@ static int parse_scaled(const struct pvn_param_def *def, const char *text, int64
         s = find_suffix(is_size ? size_suffixes : time_suffixes, end);
         if (!s)
             return say(why, why_size, -EINVAL,
-                       is_size ? "has no unit of size behind the number (k, M or G)"
-                               : "has no unit of time behind the number (ns, us, ms, s or min)");
+                       is_size
+                           ? "has no unit of size behind the number (k, M or G)"
+                           : "has no unit of time behind the number (ns, us, ms, s, m, h or d)");
         factor = s->factor;
     } else {
         factor = bare_factor(def);

@@ -290,6 +290,18 @@ TEST(MemoryGpu, WhatCannotBeHadIsSaidWithTheRemedy)
     }
 }
 
+// The plugin reads the same parameters, and says it of them.
+TEST(MemoryGpu, AParametersErrorIsNotOneOfCuda)
+{
+    Outcome o =
+        Perf("p2p --sizes 8 --iters 1 --plugin " PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so",
+             "NCCL_PVRDMA_TRANSPORT=udp");
+
+    EXPECT_EQ(3, o.status) << o.err;
+    ExpectSaid(o, {"NCCL_PVRDMA_TRANSPORT=udp is not a choice"});
+    EXPECT_FALSE(Has(o.out + o.err, "CUDA is not used")) << o.err;
+}
+
 TEST(MemoryGpu, ByDefaultARunGoesOnWithoutIt)
 {
     Outcome o = Perf(P2p("--json -"), kDouble + "FAKECUDA_FAIL=cuInit:0:100");

@@ -94,7 +94,8 @@ int pvn_messages_start(struct pvn_rank *r)
         return pvn_rank_fail(
             r, "%s: %s%s%s", m->kind == PVN_PERF_GPU ? "--memory gpu" : "pinned memory of --gpu",
             err.reason[0], rc == -ENOENT ? ": " : "", rc == -ENOENT ? NO_DRIVER : "");
-    if (rc != -ENOENT)
+    /* A parameter's error is the plugin's to report, which reads the same ones. */
+    if (rc != -ENOENT && err.fault != PVN_FAULT_USAGE)
         pvn_rank_note(r, "CUDA is not used: %s", err.reason[0]);
     return 0;
 }
