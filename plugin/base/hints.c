@@ -35,7 +35,7 @@ static const struct pvn_hint table[] = {
      "packets to the peer are dropped: a firewall, or an address of a network that this node does "
      "not "
      "share",
-     "try `ping -I INTERFACE PEER`; open the TCP ports of net.ipv4.ip_local_port_range between the "
+     "`ping -I INTERFACE PEER`; open the TCP ports of net.ipv4.ip_local_port_range between the "
      "nodes; set NCCL_SOCKET_IFNAME; a slow start needs a longer NCCL_PVRDMA_CONNECT_TIMEOUT"},
     {PVN_HINT_VERIFY_TIMEOUT, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY, PVN_PAST_ANY,
      "the connection was set up but a first message over it did not arrive: a wrong GID or VLAN, "
@@ -55,7 +55,7 @@ static const struct pvn_hint table[] = {
      "the peer's machine answers on the control connection and has acknowledged none of these data: "
      "the network loses large packets, since somewhere the MTU is smaller than at the two ends, or "
      "drops this connection",
-     "try `ping -M do -s 8972 PEER` (28 bytes less than the MTU of `ip link`); set the MTU that the "
+     "`ping -M do -s 8972 PEER` (28 bytes less than the MTU of `ip link`); set the MTU that the "
      "network carries at both ends, or net.ipv4.tcp_mtu_probing=1; look for a firewall between"},
     {PVN_HINT_PEER_IS_LATE, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_TRANSFER, PVN_PAST_STALLED,
      "the peer's process is late for this transfer, is stopped, or waits for another rank itself",
@@ -67,11 +67,11 @@ static const struct pvn_hint table[] = {
      "look at the peer's log and stack; the parameter in this message sets the time limit"},
     {PVN_HINT_NO_ROUTE, PVN_HINT_ERRNO, EHOSTUNREACH, PVN_PHASE_ANY, PVN_PAST_ANY,
      "no route to the peer, or nobody answers for its address on the local network",
-     "try `ip route get PEER` and `ip neigh`; set NCCL_SOCKET_IFNAME to an interface that reaches "
+     "`ip route get PEER` and `ip neigh`; set NCCL_SOCKET_IFNAME to an interface that reaches "
      "it"},
     {PVN_HINT_NO_NETWORK, PVN_HINT_ERRNO, ENETUNREACH, PVN_PHASE_ANY, PVN_PAST_ANY,
      "this node has no route to the peer's network, or lacks addresses of that family",
-     "try `ip route get PEER`; set NCCL_SOCKET_FAMILY when only one of IPv4 and IPv6 is set up "
+     "`ip route get PEER`; set NCCL_SOCKET_FAMILY when only one of IPv4 and IPv6 is set up "
      "everywhere"},
     {PVN_HINT_WRONG_SOURCE, PVN_HINT_ERRNO, EINVAL, PVN_PHASE_DIAL, PVN_PAST_ANY,
      "the local address cannot send to that peer: it is the loopback's, or an interface's without "

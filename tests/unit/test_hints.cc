@@ -58,6 +58,8 @@ TEST_P(HintRow, IsReachableAndComplete)
         EXPECT_NE('.', s.back());
         EXPECT_FALSE(isspace((unsigned char)s.back()));
     }
+    // "; try: " stands before it in a message.
+    EXPECT_NE(0u, std::string(row.todo).find("try"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, HintRow, ::testing::ValuesIn(all_rows()),
