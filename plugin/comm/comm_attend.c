@@ -29,11 +29,18 @@ void comm_attend_join(struct pvn_comm *c)
     pthread_mutex_unlock(&all_lock);
 }
 
+void comm_attend_stop(struct pvn_comm *c)
+{
+    pthread_mutex_lock(&all_lock);
+    c->lists.leaves = true;
+    while (c->lists.in_step)
+        pthread_cond_wait(&step_ended, &all_lock);
+    pthread_mutex_unlock(&all_lock);
+}
+
 void comm_attend_leave(struct pvn_comm *c)
 {
     pthread_mutex_lock(&all_lock);
-    while (c->lists.in_step)
-        pthread_cond_wait(&step_ended, &all_lock);
     for (struct pvn_comm **at = &all; *at; at = &(*at)->lists.of_driven)
         if (*at == c) {
             *at = c->lists.of_driven;
@@ -124,7 +131,8 @@ static void drive(struct pvn_comm *self, uint64_t now)
         return;
     driven_ns = now;
     for (struct pvn_comm *c = all; c; c = c->lists.of_driven) {
-        if (c == self || !comm_thread_is_here(c) || (c->help && !comm_help_take(c->help)))
+        if (c == self || c->lists.leaves || !comm_thread_is_here(c) ||
+            (c->help && !comm_help_take(c->help)))
             continue;
         c->lists.in_step = true;
         pthread_mutex_unlock(&all_lock);

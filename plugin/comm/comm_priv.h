@@ -82,6 +82,7 @@ struct comm_lists {
     struct pvn_comm *of_driven; /* comm_attend.c */
     bool driven;                /* whoever attends to another comm of its thread steps it, too */
     bool in_step;               /* the thread takes its steps beside those of another comm */
+    bool leaves;                /* no thread takes its steps any more */
 };
 
 struct pvn_comm {
@@ -229,6 +230,9 @@ void comm_look_at_path(struct pvn_comm *c);
 void comm_look_at_peer(struct pvn_comm *c);
 /* comm_look_at_peer, whatever the poller has reported. */
 void comm_listen_to_peer(struct pvn_comm *c);
+/* Within close: true if lanes were lost, perhaps unnoticed since nobody has called, and the peer has neither closed its end nor
+ * ended. */
+bool comm_has_lost_lanes(struct pvn_comm *c);
 /* The comm fails by what the control connection has brought, and waits for no further reason. */
 void comm_fail_by_peer(struct pvn_comm *c);
 /* The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
@@ -244,8 +248,10 @@ bool comm_thread_is_here(const struct pvn_comm *c);
  * call it; the thread has it, where it has help. */
 void comm_attend(struct pvn_comm *c);
 void comm_attend_beside(struct pvn_comm *c, uint64_t now);
-/* join: the comm is up, from now on it is driven. leave: it is closed. after_fork: in a forked child. */
+/* join: the comm is up, from now on it is driven. stop: no other thread takes its steps any more. leave: it is closed.
+ * after_fork: in a forked child. */
 void comm_attend_join(struct pvn_comm *c);
+void comm_attend_stop(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
 /* Messages that the comm with this id has received, for the HELLO to a peer that connects again; 0: not known. From any thread,

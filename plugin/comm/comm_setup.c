@@ -552,6 +552,15 @@ static void say_what_it_did(const struct pvn_comm *c)
              c->link.sender ? "sending" : "receiving", s->msgs, s->bytes, doorbells, lanes);
 }
 
+/* The last acknowledgement may have been lost with the lanes: a receiver that is done answers a peer that connects again
+ * for a moment. */
+static void linger(struct pvn_comm *c)
+{
+    if (!c->link.sender && !c->end.failed && pvn_engine_pending(c->engine) == 0 &&
+        (c->link.failover || comm_has_lost_lanes(c)))
+        pvn_link_back_linger(&c->link, pvn_engine_received(c->engine));
+}
+
 int pvn_comm_close(struct pvn_comm *c)
 {
     if (!c || c->magic != COMM_MAGIC)
@@ -559,10 +568,12 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
-    if (!c->link.sender && c->link.failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
-        pvn_link_back_linger(&c->link, pvn_engine_received(c->engine));
-    if (c->lists.driven)
+    /* A peer that asks meanwhile finds the comm in the list, or what lingers of it. */
+    if (c->lists.driven) {
+        comm_attend_stop(c);
+        linger(c);
         comm_attend_leave(c);
+    }
     comm_help_leave(c);
     comm_live_leave(c);
     comm_mr_detach_next(c);

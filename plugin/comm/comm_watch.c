@@ -11,6 +11,7 @@
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "base/poller.h"
 #include "connect/link_back.h"
 
 /* How long a comm whose data socket broke waits for the peer's own reason, which is usually already
@@ -101,6 +102,18 @@ void comm_look_at_peer(struct pvn_comm *c)
     }
     if (event)
         take_ctrl_event(c, event);
+}
+
+bool comm_has_lost_lanes(struct pvn_comm *c)
+{
+    int event;
+
+    pvn_poller_poll_now();
+    pvn_link_keep_adopt(&c->link);
+    event = pvn_conn_watch(c->link.conn, &c->link.ctrl_err);
+    pvn_engine_progress(c->engine);
+    return (pvn_engine_paused(c->engine) || is_path_lost(event)) && event != -EPIPE &&
+           !c->link.conn->goodbye;
 }
 
 void comm_look_at_path(struct pvn_comm *c)

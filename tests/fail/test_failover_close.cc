@@ -17,6 +17,29 @@ uint64_t goodbye_of(raw::Sock &ctrl)
     return pvn_goodbye_decode(body.data(), body.size());
 }
 
+void has_one_message(Receiving &r)
+{
+    auto one = [&] { r.stream.send(message(0, {1, 2, 3}, 3)); };
+    EXPECT_EQ(ncclSuccess, r.with(one, [&] { return r.done; }));
+}
+
+void begin_failover(Receiving &r)
+{
+    r.ctrl.send(lane_down());
+    EXPECT_TRUE(eventually([&] {
+        r.others.use(); // which takes the steps of idle comms
+        return said("the connection is made again");
+    }));
+}
+
+// Both connections, and nobody calls.
+void reset_unnoticed(Receiving &r)
+{
+    r.stream.reset();
+    r.ctrl.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
 TEST(FailoverReceiving, ItsGoodbyeSaysWhatItHas)
 {
     alone([] {
@@ -34,33 +57,80 @@ TEST(FailoverReceiving, ItsGoodbyeSaysWhatItHas)
     });
 }
 
-// Its last acknowledgement is lost with the lanes, and it is closed before the peer connects again.
+// Its last acknowledgement is lost with the lanes, and it is closed before the peer connects again, perhaps before anybody has
+// noticed.
 TEST(FailoverReceiving, APeerThatConnectsAgainAfterTheClose)
 {
+    for (bool noticed : {true, false}) {
+        alone([&] {
+            Receiving r;
+            has_one_message(r);
+            if (noticed)
+                begin_failover(r);
+            else
+                reset_unnoticed(r);
+            r.close();
+            pvn_hello mine = with_features(r.h.session), theirs = {};
+            mine.resumes = 9;
+            int type = 0;
+            raw::Sock s = raw::dial(r.h.addr.port);
+            s.send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100));
+            s.send(raw::hello(mine));
+            raw::Bytes body = s.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_HELLO, type);
+            EXPECT_EQ(0, pvn_hello_decode(body.data(), body.size(), &theirs, nullptr));
+            EXPECT_EQ(1u, theirs.received);
+            EXPECT_EQ(1u, goodbye_of(s));
+        });
+    }
+}
+
+// It has closed its end, or ended, and nobody has called since.
+TEST(FailoverReceiving, ACloseBehindThePeersIsSilent)
+{
+    for (bool closed : {true, false}) {
+        alone([&] {
+            Receiving r;
+            has_one_message(r);
+            if (closed)
+                r.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
+            // Closed with something unread, a socket would be reset.
+            shutdown(r.ctrl.fd, SHUT_WR);
+            shutdown(r.stream.fd, SHUT_WR);
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            r.close();
+            EXPECT_EQ("", Log::get().warnings());
+        });
+    }
+}
+
+// A receiver in a failover is closed by one thread while another one takes its steps beside another comm's.
+TEST(FailoverReceiving, IsClosedByAnotherThread)
+{
     alone([] {
-        Receiving r;
-        EXPECT_EQ(ncclSuccess, r.with(
-                                   [&] {
-                                       r.stream.send(message(0, {1, 2, 3}, 3));
-                                   },
-                                   [&] { return r.done; }));
-        r.ctrl.send(lane_down());
-        EXPECT_TRUE(eventually([&] {
-            r.others.use(); // which takes the steps of idle comms
-            return said("the connection is made again");
-        }));
-        r.close();
-        pvn_hello mine = with_features(r.h.session), theirs = {};
-        mine.resumes = 9;
-        int type = 0;
-        raw::Sock s = raw::dial(r.h.addr.port);
-        s.send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100));
-        s.send(raw::hello(mine));
-        raw::Bytes body = s.recv_frame(&type);
-        EXPECT_EQ(PVN_FRAME_HELLO, type);
-        EXPECT_EQ(0, pvn_hello_decode(body.data(), body.size(), &theirs, nullptr));
-        EXPECT_EQ(1u, theirs.received);
-        EXPECT_EQ(1u, goodbye_of(s));
+        for (int i = 0; i < 10; i++) {
+            Receiving r;
+            has_one_message(r);
+            begin_failover(r);
+            std::atomic<bool> closed{false}, connected{false};
+            std::thread peer([&] {
+                r.connect_again(10);
+                connected = true;
+                r.next.ctrl.send(answer_frame(1, 1));
+            });
+            std::thread closing([&] {
+                while (!connected)
+                    std::this_thread::yield();
+                std::this_thread::sleep_for(std::chrono::microseconds(i * 40));
+                r.close();
+                closed = true;
+            });
+            while (!closed)
+                r.others.use();
+            closing.join();
+            peer.join();
+            Log::get().clear();
+        }
     });
 }
 
