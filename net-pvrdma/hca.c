@@ -177,6 +177,16 @@ static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o
                                                    : "");
         return;
     }
+    if (a.link_layer == IBV_LINK_LAYER_UNSPECIFIED) {
+        pvn_hca_left_out(t, p->name, "it is neither InfiniBand nor RoCE");
+        return;
+    }
+    if (!p->ethernet && (a.flags & IBV_QPF_GRH_REQUIRED)) {
+        pvn_hca_left_out(t, p->name,
+                         "its network requires a global route header in each packet (ports that "
+                         "share a LID), which is not supported");
+        return;
+    }
     if (!p->ethernet && p->lid == 0) {
         pvn_hca_left_out(t, p->name, "it has no LID: no subnet manager has configured it");
         return;

@@ -376,6 +376,17 @@ TEST_F(Hca, WhatFailsIsSaidAndLeaksNothing)
     EXPECT_EQ(lib().sv_rule_fired("x"), 1);
 }
 
+TEST_F(Hca, APortThatIsNotSupportedIsLeftOutWithTheReason)
+{
+    ASSERT_EQ(scan("profile ib\nset grh_required 1"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_TRUE(left_out("global route header")) << t.left_out;
+    pvn_hca_close(v, &t);
+    ASSERT_EQ(scan("profile roce\nset ethernet 0\nset no_link_layer 1"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_TRUE(left_out("neither InfiniBand nor RoCE")) << t.left_out;
+}
+
 TEST_F(Hca, ADeviceWithoutAProviderIsNamed)
 {
     ASSERT_EQ(scan("profile roce"), 0);

@@ -389,7 +389,10 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
             .lid = p->ethernet ? 0 : (uint16_t)(p->host * 64 + c->dev->index * SV_PORT_MAX + port),
             .active_width = (uint8_t)p->width,
             .active_speed = (uint8_t)p->speed,
-            .link_layer = p->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
+            .link_layer = p->no_link_layer ? IBV_LINK_LAYER_UNSPECIFIED
+                          : p->ethernet    ? IBV_LINK_LAYER_ETHERNET
+                                           : IBV_LINK_LAYER_INFINIBAND,
+            .flags = p->grh_required ? IBV_QPF_GRH_REQUIRED : 0,
         };
         a.phys_state = a.state == IBV_PORT_ACTIVE ? 5 : 3;
         memset(out, 0, size);

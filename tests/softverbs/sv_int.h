@@ -57,6 +57,8 @@ struct sv_profile {
     long speed, width, mtu; /* ibv_port_attr codes */
     long gid_v1, gid_v2, gid_tbl_len, link_local, ipv4;
     long ethernet;      /* link layer: 1 Ethernet, 0 InfiniBand */
+    long no_link_layer; /* 1: neither of the two, as EFA */
+    long grh_required;  /* InfiniBand: ports that share a LID */
     long doorbell_poll; /* an empty poll rings a doorbell */
     long doorbell_ns;   /* for which one keeps its caller, as an exit to a hypervisor does */
     long command_us;    /* for which a command of the device keeps its caller */
