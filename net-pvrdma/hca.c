@@ -167,6 +167,9 @@ static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o
     p->mtu = a.active_mtu;
     p->max_msg = a.max_msg_sz < MSG_SUSPECT ? IBTA_MAX_MSG : a.max_msg_sz;
     p->speed_mbps = pvn_hca_speed_mbps(a.active_speed, a.active_width);
+    int rate = pvn_hca_read_rate(o, h, p);
+    if (rate > p->speed_mbps)
+        p->speed_mbps = rate;
     p->speed_known = h->kind != PVN_HCA_PVRDMA && p->speed_mbps > 0;
     if (!p->speed_known)
         p->speed_mbps = 0;

@@ -20,6 +20,11 @@ void pvn_hca_name_missing(const struct pvn_verbs *v, const struct pvn_hca_option
 void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsigned int *vendor,
                       unsigned int *device);
 
+/* The port's rate in Mb/s as the kernel prints it; 0: not there. More than NDR's is there alone: the kernel cuts the speed
+ * code that ibv_query_port gives (copy_port_attr_to_resp in Linux, drivers/infiniband/core/uverbs_std_types_device.c). */
+int pvn_hca_read_rate(const struct pvn_hca_options *o, const struct pvn_hca *h,
+                      const struct pvn_hca_port *p);
+
 /* Fills ifname: what the GID table's attributes name, for PVRDMA the interface of function 0. */
 void pvn_hca_find_netdev(const struct pvn_hca_options *o, const struct pvn_hca *h,
                          struct pvn_hca_port *p);

@@ -91,6 +91,16 @@ void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsign
     }
 }
 
+int pvn_hca_read_rate(const struct pvn_hca_options *o, const struct pvn_hca *h,
+                      const struct pvn_hca_port *p)
+{
+    char text[64];
+    if (!read_attr(o, text, sizeof(text), "class/infiniband/%s/ports/%u/rate", h->name, p->port))
+        return 0;
+    double gbps = strtod(text, NULL);
+    return gbps > 0 && gbps < 1e5 ? (int)(gbps * 1000) : 0;
+}
+
 /* The interface whose class entry leads to this PCI function. */
 static bool netdev_of_function(const struct pvn_hca_options *o, const char *function, char *out,
                                size_t cap)

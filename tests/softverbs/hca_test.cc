@@ -376,6 +376,15 @@ TEST_F(Hca, WhatFailsIsSaidAndLeaksNothing)
     EXPECT_EQ(lib().sv_rule_fired("x"), 1);
 }
 
+// The speed code of ibv_query_port ends with NDR.
+TEST_F(Hca, APortOfXdrHasItsOwnSpeed)
+{
+    ASSERT_EQ(scan("profile ib\nset speed 256"), 0);
+    ASSERT_EQ(t.nports, 1) << t.left_out;
+    EXPECT_EQ(t.ports[0].speed_mbps, 800000);
+    EXPECT_TRUE(t.ports[0].speed_known);
+}
+
 TEST_F(Hca, APortThatIsNotSupportedIsLeftOutWithTheReason)
 {
     ASSERT_EQ(scan("profile ib\nset grh_required 1"), 0);

@@ -368,6 +368,8 @@ static int query_device_ex(struct ibv_context *context,
     return ibv_query_device(context, &attr->orig_attr);
 }
 
+enum { SPEED_NDR = 128 };
+
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *out,
                       size_t size)
 {
@@ -388,7 +390,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
             .pkey_tbl_len = 1,
             .lid = p->ethernet ? 0 : (uint16_t)(p->host * 64 + c->dev->index * SV_PORT_MAX + port),
             .active_width = (uint8_t)p->width,
-            .active_speed = (uint8_t)p->speed,
+            /* The kernel keeps what is faster to itself. */
+            .active_speed = (uint8_t)(p->speed > SPEED_NDR ? SPEED_NDR : p->speed),
             .link_layer = p->no_link_layer ? IBV_LINK_LAYER_UNSPECIFIED
                           : p->ethernet    ? IBV_LINK_LAYER_ETHERNET
                                            : IBV_LINK_LAYER_INFINIBAND,

@@ -99,7 +99,8 @@ static const char *rate_text(void)
                  : sv.p.speed == 16                   ? 14
                  : sv.p.speed == 32                   ? 25
                  : sv.p.speed == 64                   ? 50
-                                                      : 100;
+                 : sv.p.speed == 128                  ? 100
+                                                      : 200;
     int n = sv.p.width == 1 ? 1 : sv.p.width == 2 ? 4 : sv.p.width == 4 ? 8 : 12;
     snprintf(text, sizeof text, "%g Gb/sec (%s)", per * n,
              sv.p.width <= 4 ? lanes[sv.p.width] : "12X");
