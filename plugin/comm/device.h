@@ -5,8 +5,8 @@
  * a machine; then the virtual ones that NCCL had made of them.
  *
  * A device stays where it is until pvn_devices_unload, which is called when the library is unmapped
- * and no comm is left: NCCL from 2.28 on remembers how many devices there are, virtual ones too,
- * over a finalize and the next init. Any thread.
+ * and no comm is left: NCCL from 2.28 on that keeps the plugin (NCCL_NET_PLUGIN_REF_COUNT) remembers how
+ * many devices there are, virtual ones too, over a finalize and the next init. Any thread.
  */
 #ifndef PVN_COMM_DEVICE_H
 #define PVN_COMM_DEVICE_H
@@ -28,7 +28,7 @@ int pvn_devices_count(void);
 const struct pvn_device *pvn_device_get(int i);
 /* No communicator is left. NCCL that unloads the plugin counts again, and takes all that it finds for physical
  * devices, also where the library has stayed mapped (2.29.7 to 2.30.7: src/plugin/plugin_open.cc forgets the
- * handle). NCCL that keeps the plugin (NCCL_NET_PLUGIN_REF_COUNT) goes on with the numbers it has. */
+ * handle). NCCL that keeps the plugin goes on with the numbers it has, and so looks a virtual one up. */
 void pvn_devices_hide_virtual(void);
 
 /*

@@ -5,13 +5,13 @@
  * communicators and all versions of NCCL's interface that are in use at the same time.
  *
  * Life: the first init loads parameters and devices, which then stay as long as the library is
- * mapped: NCCL from 2.28 on remembers the devices over a finalize and the next init. The last
- * finalize ends the statistics. A finalize closes its context's listeners and unfinished
- * connections, which NCCL leaves open when it aborts while connecting. Interfaces before v11 have
- * neither contexts nor finalize: nobody says which communicator a listener was for, or that one has
- * ended, so there all this happens when the library is unmapped or the process exits. Comms that are
- * open at the last finalize keep working until they are closed. With comms open, what is there when
- * the library is unmapped or the process exits is left alone, since other threads may be using it.
+ * mapped, see device.h. The last finalize ends the statistics. A finalize closes its context's
+ * listeners and unfinished connections, which NCCL leaves open when it aborts while connecting.
+ * Interfaces before v11 have neither contexts nor finalize: nobody says which communicator a
+ * listener was for, or that one has ended, so there all this happens when the library is unmapped
+ * or the process exits. Comms that are open at the last finalize keep working until they are
+ * closed. With comms open, what is there when the library is unmapped or the process exits is left
+ * alone, since other threads may be using it.
  *
  * fork: the child of an initialised process gets clear errors for what it inherited, and may init
  * for itself; the parent's objects are forgotten there, never destroyed. Nothing is registered with
