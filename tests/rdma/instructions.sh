@@ -53,7 +53,7 @@ for lanes in four-queue-pairs two-ports; do
     bounded useful $lanes record 8 1 1720
     bounded useful $lanes record 8 8 925
 done
-bounded useful four-queue-pairs record 4096 1 2270
+bounded useful four-queue-pairs record 4096 1 2240
 bounded useful four-queue-pairs record 4096 8 1370
 bounded useful two-ports record 4096 1 2030
 bounded useful two-ports record 4096 8 1095

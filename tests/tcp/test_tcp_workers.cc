@@ -357,6 +357,19 @@ TEST(TcpWorkersLife, WithoutRoomForAWatch)
     EXPECT_LT(0, refused);
 }
 
+// A job of the first one's of two sockets that are connected.
+tcp_job *job_of_a_pair(int (&fd)[2], bool sends)
+{
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) != 0)
+        return nullptr;
+    tcp_job *j = tcp_job_new();
+    if (j) {
+        j->fd = fd[0];
+        j->sends = sends;
+    }
+    return j;
+}
+
 // A job that is cancelled before its worker has looked at it, many times over.
 TEST(TcpWorkersLife, PostAndCancelRace)
 {
@@ -364,11 +377,8 @@ TEST(TcpWorkersLife, PostAndCancelRace)
     std::vector<uint8_t> buf(1 << 20);
     for (int i = 0; i < 300; i++) {
         int fd[2];
-        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
-        tcp_job *j = tcp_job_new();
+        tcp_job *j = job_of_a_pair(fd, i % 2);
         ASSERT_NE(nullptr, j);
-        j->fd = fd[0];
-        j->sends = i % 2;
         j->need = buf.size();
         j->npieces = 1;
         j->piece[0] = {buf.data(), buf.size()};
@@ -396,11 +406,8 @@ TEST(TcpWorkersLife, PostAndRevokeRace)
     int revoked = 0;
     for (int i = 0; i < 300; i++) {
         int fd[2];
-        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
-        tcp_job *j = tcp_job_new();
+        tcp_job *j = job_of_a_pair(fd, i % 2);
         ASSERT_NE(nullptr, j);
-        j->fd = fd[0];
-        j->sends = i % 2;
         j->need = N;
         j->npieces = 2;
         j->piece[0] = {buf.data(), N / 2};
