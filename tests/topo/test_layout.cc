@@ -150,7 +150,7 @@ std::string gid(const std::string &prefix)
 
 // A card as the library's names go up and its place in the machine goes down: mlx5_0 on the second
 // socket; mlx5_1 and mlx5_2 are the functions of one card beside the GPU.
-Tree machine(const std::string &layer)
+Tree machine(const std::string &layer, const std::string &rate = "800 Gb/sec (4X XDR)")
 {
     Tree t;
     Pci port = Pci::bridge(), sw = Pci::bridge(0x10b5, 0x9797);
@@ -167,8 +167,7 @@ Tree machine(const std::string &layer)
     for (int i = 0; i < 3; i++) {
         std::string net = "net" + std::to_string(i), rdma = "mlx5_" + std::to_string(i);
         t.net(net, path[i]);
-        t.rdma(rdma, path[i], layer, {{0, gid(prefixes[i]), "RoCE v2", net}}, "4: ACTIVE",
-               "800 Gb/sec (4X XDR)");
+        t.rdma(rdma, path[i], layer, {{0, gid(prefixes[i]), "RoCE v2", net}}, "4: ACTIVE", rate);
     }
     t.file("/sys/devices/" + path[1] + "/infiniband/mlx5_1/sys_image_guid",
            "0011:2233:4455:6600\n");
@@ -206,12 +205,19 @@ TEST(Layout, FunctionsOfACardHaveOneGuidAndPortsOfTheirOwn)
 
 TEST(Layout, ASpeedThatTheLibraryDoesNotKnowIsReadFromSysfs)
 {
-    // 64 with width 2 is 4 x 50 Gb/s; there is no speed 99.
+    // The library's codes end with NDR, and there is no speed 99: such a port has less there.
     Machine m(machine("Ethernet"), "roce", 3);
-    EXPECT_EQ(200000, m.run().devices.at(0).speed);
+    EXPECT_EQ(800000, m.run().devices.at(0).speed);
     Started s = m.run({{"PVN_SOFTVERBS_SET", "set speed 99"}});
     ASSERT_EQ(3u, s.devices.size()) << s.log;
     EXPECT_EQ(800000, s.devices[0].speed);
+}
+
+TEST(Layout, ASpeedThatTheLibraryKnowsIsKept)
+{
+    // 64 with width 2 is 4 x 50 Gb/s.
+    Machine m(machine("Ethernet", "100 Gb/sec (4X EDR)"), "roce", 3);
+    EXPECT_EQ(200000, m.run().devices.at(0).speed);
 }
 
 TEST(Layout, RailsFollowTheSubnetsOfInfiniBandPorts)
