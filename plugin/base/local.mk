@@ -11,6 +11,8 @@ libpvn_core_la_SOURCES += \
     plugin/base/err.h \
     plugin/base/fork.c \
     plugin/base/fork.h \
+    plugin/base/fork_fds.c \
+    plugin/base/fork_fds.h \
     plugin/base/hints.c \
     plugin/base/hints.h \
     plugin/base/live.h \

@@ -11,6 +11,7 @@
 #include "comm/comm_pending.h"
 #include "comm/device.h"
 #include "base/fork.h"
+#include "base/fork_fds.h"
 #include "base/hints.h"
 #include "comm/placement.h"
 #include "base/param.h"
@@ -52,6 +53,7 @@ static void start_afresh(void)
     plugin_state.no_finalize = false;
     plugin_state.held = 0;
     atomic_store(&plugin_state.loaded, false);
+    pvn_fork_fds_after_fork();
     pvn_comm_after_fork();
     pvn_poller_after_fork();
     pvn_stats_after_fork();

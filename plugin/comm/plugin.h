@@ -14,9 +14,9 @@
  * alone, since other threads may be using it.
  *
  * fork: the child of an initialised process gets clear errors for what it inherited, and may init
- * for itself; the parent's objects are forgotten there, never destroyed. Nothing is registered with
- * the host process: no exit handler, no fork handler, no signal handler; the library has a
- * destructor.
+ * for itself; the parent's objects are forgotten there, never destroyed, and of its connections no copy stays open
+ * there (base/fork_fds.h). Of the host process nothing is changed but that: no exit handler and no signal handler
+ * is registered; the library has a destructor.
  *
  * Threads: any, at any time.
  */

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
@@ -84,8 +83,10 @@ void pvn_presence_answer(void)
     pthread_mutex_lock(&lock);
     for (int i = 0; i < nplaces; i++) {
         int left = ANSWERS_MAX, fd;
+        struct sockaddr_storage peer;
+        struct pvn_err err = PVN_ERR_INIT;
 
-        while (left-- > 0 && (fd = accept4(places[i].fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+        while (left-- > 0 && (fd = pvn_sock_accept(places[i].fd, &peer, &err)) >= 0)
             pvn_sock_close(fd);
     }
     pthread_mutex_unlock(&lock);
@@ -104,9 +105,7 @@ bool pvn_presence_any(void)
 void pvn_presence_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
-    /* pvn_sock_close would shut it down, and end the parent's listening as well. */
-    while (nplaces > 0)
-        close(places[--nplaces].fd);
+    nplaces = 0;
     holders = 0;
 }
 

@@ -39,7 +39,7 @@ void pvn_presence_release(void);
 void pvn_presence_answer(void);
 /* True while somebody holds it, so that answer has to be called. */
 bool pvn_presence_any(void);
-/* In a forked child: its copies of the sockets are closed, for they would outlive the parent. */
+/* In a forked child, which has no copies of the sockets: forgets the parent's. */
 void pvn_presence_after_fork(void);
 
 /* All zero at first. */

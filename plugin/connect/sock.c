@@ -12,9 +12,42 @@
 
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/fork_fds.h"
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
+
+/* socket(2) and accept4(2), of a socket that no child of fork() keeps. errno is that of the call. */
+static int make_socket(int domain)
+{
+    int fd;
+
+    pvn_fork_fds_lock();
+    fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    pvn_fork_fds_add(fd);
+    pvn_fork_fds_unlock();
+    return fd;
+}
+
+static int take_socket(int listen_fd, struct sockaddr_storage *peer)
+{
+    socklen_t len = sizeof(*peer);
+    int fd;
+
+    pvn_fork_fds_lock();
+    fd = accept4(listen_fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    pvn_fork_fds_add(fd);
+    pvn_fork_fds_unlock();
+    return fd;
+}
+
+static void close_socket(int fd)
+{
+    pvn_fork_fds_lock();
+    pvn_fork_fds_remove(fd);
+    close(fd);
+    pvn_fork_fds_unlock();
+}
 
 static int failed(struct pvn_err *err, int fd, enum pvn_phase phase, const char *doing,
                   const struct sockaddr_storage *ss)
@@ -23,7 +56,7 @@ static int failed(struct pvn_err *err, int fd, enum pvn_phase phase, const char 
     char text[PVN_ADDR_TEXT_LEN];
 
     if (fd >= 0)
-        close(fd);
+        close_socket(fd);
     pvn_err_set(err, -e, "%s %s failed", doing,
                 pvn_addr_format((const struct sockaddr *)ss, text, sizeof(text)));
     pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, e, phase, PVN_PAST_NEVER_WORKED));
@@ -61,7 +94,7 @@ int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err
     /* The kernel cuts this to net.core.somaxconn; a ring of many channels may connect at once. */
     enum { BACKLOG = 16384 };
     socklen_t out = sizeof(*addr);
-    int fd = socket(addr->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = make_socket(addr->ss_family);
 
     /* Accepted sockets inherit all of this, and SO_RCVBUF decides on the window scale that they offer. */
     if (fd >= 0 && pvn_params_get()->tcp_rcvbuf)
@@ -91,7 +124,7 @@ void pvn_sock_set_class(int fd, int traffic_class)
 
 int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct pvn_err *err)
 {
-    int fd = socket(peer->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = make_socket(peer->ss_family);
 
     if (fd < 0)
         return failed(err, fd, PVN_PHASE_DIAL, "a socket for", peer);
@@ -152,8 +185,7 @@ int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err
     int tries;
 
     for (tries = 0; tries < 16; tries++) {
-        socklen_t len = sizeof(*peer);
-        int fd = accept4(listen_fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = take_socket(listen_fd, peer);
 
         if (fd >= 0)
             return fd;
@@ -213,5 +245,5 @@ void pvn_sock_close(int fd)
     if (ioctl(fd, FIONREAD, &unread) != 0 || unread <= 0 ||
         connect(fd, &nobody, sizeof(nobody)) != 0)
         shutdown(fd, SHUT_RDWR);
-    close(fd);
+    close_socket(fd);
 }

@@ -3,7 +3,7 @@
 /*
  * The sockets of connection set-up: listening, dialling, accepting. All are non-blocking and
  * close-on-exec; none ever raises SIGPIPE. All have the parameters' keepalive, and no delay; what is
- * accepted has both from the socket that listens. An option that the kernel refuses is worth a trace
+ * accepted has both from the socket that listens. A forked child has none of them (base/fork_fds.h). An option that the kernel refuses is worth a trace
  * line, not a connection. A lane's data sockets are dialled here too and get their data options from the lane.
  */
 #ifndef PVN_CONNECT_SOCK_H
@@ -51,7 +51,7 @@ void pvn_sock_set_class(int fd, int traffic_class);
 int pvn_sock_connected(int fd);
 
 /* Ends a connection, or listening, and closes fd. A close alone would leave the other side waiting
- * for as long as a child of this process, forked meanwhile, has the descriptor, too. */
+ * for as long as a child of this process that was made without fork handlers has the descriptor, too. */
 void pvn_sock_close(int fd);
 
 #endif

@@ -33,7 +33,7 @@ tests_abi_test_revoke_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_revoke_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
 PVN_TESTS += tests/abi/test_peers
-tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h
+tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h tests/abi/orphan.h
 tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_peers_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 

@@ -3,8 +3,10 @@
 // Several processes: a forked child with its parent's comms, two ranks, a rank that is killed, one
 // that waits.
 #include "abi/nccl_side.h"
+#include "abi/orphan.h"
 
 #include <csignal>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,9 +84,9 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 
-// Forked like a data loader's workers: has every descriptor, does nothing with them.
+// Made without fork handlers: has every descriptor, does nothing with them.
 struct Bystander {
-    pid_t pid = fork();
+    pid_t pid = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
     Bystander()
     {
         while (pid == 0)
@@ -266,6 +268,40 @@ TEST(Death, AKilledPeerIsReportedAtOnceAndOthersLive)
     Flow f = plain(other, {1, 50000});
     EXPECT_TRUE(f.run());
     f.check();
+}
+
+// Listeners count as well in a failover: a peer would take one that answers for a rank that is late.
+class LeftChild : public testing::TestWithParam<const char *>
+{
+};
+INSTANTIATE_TEST_SUITE_P(Failover, LeftChild, testing::Values("0", "1"),
+                         [](const auto &i) { return std::string("is") + i.param; });
+
+Orphan *left_child;
+
+TEST_P(LeftChild, DoesNotStandForAKilledRank)
+{
+    setenv("NCCL_PVRDMA_FAILOVER", GetParam(), 1);
+    {
+        Net n(12);
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        void *lc = nullptr, *rc = nullptr;
+        left_child = Orphan::shared();
+        ASSERT_NE(nullptr, left_child);
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        const pid_t pid = with_child(handle, 12, [](Net &, void *) { left_child->be_left(); });
+        ASSERT_TRUE(
+            eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess || rc; }));
+        ASSERT_NE(nullptr, rc) << Log::get().text();
+        Log::get().clear();
+        expect_loss_of(n, rc, pid, *left_child);
+        EXPECT_LT(1, left_child->connections) << "control connection and streams";
+        EXPECT_EQ(0, left_child->others_closed);
+        left_child->free();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+    }
+    unsetenv("NCCL_PVRDMA_FAILOVER");
 }
 
 TEST(Death, AStallIsReportedWithTheEndThatHasToActNext)

@@ -30,6 +30,13 @@ EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tes
 # Processes whose plugin has one thread; test_plugin_rdma and tests/abi/test_failover have several in one process, and both ends of
 # a comm, for ThreadSanitizer.
 if !SANITIZE_THREAD
+PVN_TESTS += tests/rdma/test_plugin_orphan
+tests_rdma_test_plugin_orphan_SOURCES = tests/rdma/test_plugin_orphan.cc tests/rdma/plugin_route.h tests/abi/orphan.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
+tests_rdma_test_plugin_orphan_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_orphan_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_orphan_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh tests/rdma/pairs.sh tests/rdma/asleep.sh tests/rdma/broken_paths.sh tests/rdma/key_failover.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
 

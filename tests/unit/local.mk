@@ -25,6 +25,11 @@ tests_unit_test_paths_SOURCES = tests/unit/test_paths.cc
 tests_unit_test_paths_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_paths_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_fork_fds
+tests_unit_test_fork_fds_SOURCES = tests/unit/test_fork_fds.cc
+tests_unit_test_fork_fds_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_fork_fds_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_presence
 tests_unit_test_presence_SOURCES = tests/unit/test_presence.cc
 tests_unit_test_presence_CPPFLAGS = $(TEST_CPPFLAGS)

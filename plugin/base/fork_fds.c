@@ -1,0 +1,123 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "base/fork_fds.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    /* The default of fs.nr_open. The list takes 128 KiB, of which the first page is touched. */
+    FDS_MAX = 1 << 20,
+    WORDS = FDS_MAX / 64,
+    /* A signal's handler may fork while its own thread has the lock: it goes on after a second, and that child
+     * closes nothing. */
+    TRIES = 10000
+};
+
+static const struct timespec pause_ns = {.tv_nsec = 100 * 1000};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint64_t listed[WORDS]; /* a bit for each descriptor */
+static int used;               /* words that ever had a bit */
+/* The thread that has the lock for a fork, 0: none. In the child that one has the same identity. */
+static _Atomic uintptr_t forking;
+
+static void before_fork(void)
+{
+    int saved = errno, rc;
+
+    for (int i = 0; (rc = pthread_mutex_trylock(&lock)) != 0 && i < TRIES; i++)
+        nanosleep(&pause_ns, NULL);
+    if (rc == 0)
+        atomic_store(&forking, (uintptr_t)pthread_self());
+    errno = saved;
+}
+
+static bool has_lock(void)
+{
+    return atomic_load(&forking) == (uintptr_t)pthread_self();
+}
+
+static void give_back(void)
+{
+    if (!has_lock())
+        return;
+    atomic_store(&forking, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+static void close_all(void)
+{
+    for (int w = 0; w < used; w++)
+        for (uint64_t left = listed[w]; left; left &= left - 1)
+            close(w * 64 + __builtin_ctzll(left));
+}
+
+static void forget_all(void)
+{
+    memset(listed, 0, (size_t)used * sizeof(listed[0]));
+    used = 0;
+}
+
+/* Only what may be called in the child of a process with threads, and in a signal's handler. */
+static void in_child(void)
+{
+    int saved = errno;
+
+    if (has_lock()) {
+        close_all();
+        forget_all();
+        give_back();
+    } else {
+        pvn_fork_fds_after_fork();
+    }
+    errno = saved;
+}
+
+/* Handlers of a library that is unmapped are removed by the C library. Without memory for them children keep
+ * their copies. */
+static void watch(void)
+{
+    pthread_atfork(before_fork, give_back, in_child);
+}
+
+void pvn_fork_fds_lock(void)
+{
+    pthread_once(&once, watch);
+    pthread_mutex_lock(&lock);
+}
+
+void pvn_fork_fds_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void pvn_fork_fds_add(int fd)
+{
+    if (fd < 0 || fd >= FDS_MAX)
+        return;
+    listed[fd / 64] |= UINT64_C(1) << fd % 64;
+    if (fd / 64 >= used)
+        used = fd / 64 + 1;
+}
+
+void pvn_fork_fds_remove(int fd)
+{
+    if (fd >= 0 && fd < FDS_MAX)
+        listed[fd / 64] &= ~(UINT64_C(1) << fd % 64);
+}
+
+void pvn_fork_fds_after_fork(void)
+{
+    atomic_store(&forking, 0);
+    pthread_mutex_init(&lock, NULL);
+    forget_all();
+}
