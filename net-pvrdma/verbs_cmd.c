@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/fork_fds.h"
+
 /* An open context of PVRDMA. */
 struct pvrdma {
     struct pvrdma *next;
@@ -70,10 +72,30 @@ static void unlock_qps(pthread_mutex_t *qps)
         pthread_mutex_unlock(qps);
 }
 
+/* A child that keeps the descriptors of a device keeps the queue pairs and the pinned memory of a parent that was
+ * killed. The library opens and closes them by itself, and a fork in the middle leaves the child its copies. */
+static void close_in_children(const struct ibv_context *ctx)
+{
+    pvn_fork_fds_lock();
+    pvn_fork_fds_add(ctx->cmd_fd);
+    pvn_fork_fds_add(ctx->async_fd);
+    pvn_fork_fds_unlock();
+}
+
+static void leave_to_children(const struct ibv_context *ctx)
+{
+    pvn_fork_fds_lock();
+    pvn_fork_fds_remove(ctx->cmd_fd);
+    pvn_fork_fds_remove(ctx->async_fd);
+    pvn_fork_fds_unlock();
+}
+
 static struct ibv_context *open_device(struct ibv_device *dev)
 {
     sigset_t before = block_signals();
     struct ibv_context *ctx = lib.open_device(dev);
+    if (ctx)
+        close_in_children(ctx);
     restore_signals(&before);
     return ctx;
 }
@@ -89,6 +111,7 @@ static int close_device(struct ibv_context *ctx)
     }
     pthread_mutex_unlock(&list_lock);
     free(p);
+    leave_to_children(ctx);
     int rc = lib.close_device(ctx);
     restore_signals(&before);
     return rc;

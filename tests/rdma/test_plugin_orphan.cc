@@ -83,4 +83,35 @@ TEST_P(LeftChild, HasNoControlConnectionOfAKilledRank)
     EXPECT_EQ(0, system((std::string("rm -rf ") + fabric).c_str()));
 }
 
+bool is_eventfd(int fd)
+{
+    char at[64] = "";
+    return readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), at, sizeof(at) - 1) > 0 &&
+           std::string(at) == "anon_inode:[eventfd]";
+}
+
+// PVRDMA's queue pairs, and the memory that they pin, would stay with it.
+TEST_F(PluginRdma, AChildHasNoDescriptorOfTheAdapter)
+{
+    adapters("pvrdma", "");
+    const std::set<int> before = descriptors();
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    std::vector<int> events;
+    for (int fd : descriptors())
+        if (!before.count(fd) && is_eventfd(fd))
+            events.push_back(fd);
+    ASSERT_LT(0u, events.size()) << "what softverbs has of an adapter";
+    ASSERT_TRUE(sv::threads_asleep());
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(std::any_of(events.begin(), events.end(), is_open));
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+    EXPECT_TRUE(std::all_of(events.begin(), events.end(), is_open));
+    EXPECT_TRUE(r.move(2));
+}
+
 } // namespace
