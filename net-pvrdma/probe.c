@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/pages.h"
 
 enum { SPOT = 64, PSN = 1 };
 /* Far above any loop within one adapter, retries included. */
@@ -73,13 +74,12 @@ static int loop_connect(struct loop *l, const struct pvn_hca *h, const struct pv
 static bool loop_open(struct loop *l, const struct pvn_verbs *v, const struct pvn_hca *h,
                       const struct pvn_hca_port *p)
 {
-    void *mem = NULL;
+    size_t len = 3 * SPOT;
     *l = (struct loop){.v = v};
-    /* A page of its own: see map_memory of the lane. */
-    if (posix_memalign(&mem, 4096, 4096))
+    l->mem = pvn_pages_new(&len);
+    if (!l->mem)
         return false;
-    l->mem = memset(mem, 0, 4096);
-    l->mr = v->reg_mr(h->pd, mem, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    l->mr = v->reg_mr(h->pd, l->mem, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     l->cq = v->create_cq(h->ctx, 8, NULL, NULL, 0);
     if (!l->mr || !l->cq)
         return false;

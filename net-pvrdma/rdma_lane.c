@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/hints.h"
+#include "base/pages.h"
 #include "nccl/types.h"
 
 enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
@@ -169,13 +170,9 @@ static const struct pvn_lane_ops rdma_ops = {
 static int map_memory(struct rdma_lane *r)
 {
     size_t spot = mem_size(r->cfg.qps), len = spot + FLUSH_SPOT;
-    void *mem = NULL;
-    /* Whole pages of our own: after a fork a child's copy never shares one with somebody else's
-     * data. */
-    len = (len + 4095) / 4096 * 4096;
-    if (posix_memalign(&mem, 4096, len))
+    void *mem = pvn_pages_new(&len);
+    if (!mem)
         return rdma_dead(r, -ENOMEM, "allocating its rings");
-    memset(mem, 0, len);
     r->mem = mem;
     r->flush.spot = r->mem + spot;
     r->mem_mr =

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/pages.h"
 
 enum {
     CREDIT_BYTES = 64, /* between two credit buffers */
@@ -77,13 +78,11 @@ static int map_buffers(struct rdma_lane *r)
     r->two = t;
     t->depth = 1u << log2;
     size_t per_qp = (size_t)t->depth * PIECE + CREDIT_RECVS * CREDIT_BYTES;
-    size_t len = (per_qp * (size_t)r->nqps + 4095) / 4096 * 4096;
-    void *mem = NULL;
-    if (posix_memalign(&mem, 4096, len))
+    size_t len = per_qp * (size_t)r->nqps;
+    t->mem = pvn_pages_new(&len);
+    if (!t->mem)
         return rdma_dead(r, -ENOMEM, "allocating its message buffers");
-    memset(mem, 0, len);
-    t->mem = mem;
-    t->mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len, IBV_ACCESS_LOCAL_WRITE);
+    t->mr = r->cfg.v->reg_mr(r->cfg.pd, t->mem, len, IBV_ACCESS_LOCAL_WRITE);
     if (!t->mr)
         return rdma_dead(r, -(errno ? errno : EIO), "registering its message buffers");
     for (int k = 0; k < r->nqps; k++) {

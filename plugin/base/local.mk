@@ -21,6 +21,8 @@ libpvn_core_la_SOURCES += \
     plugin/base/mem_copy.h \
     plugin/base/nccl_vars.c \
     plugin/base/nccl_vars.h \
+    plugin/base/pages.c \
+    plugin/base/pages.h \
     plugin/base/param.c \
     plugin/base/param.h \
     plugin/base/param_print.c \

@@ -134,8 +134,17 @@ EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py test
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh \
     tests/bench/peer_rdma.sh tests/bench/peer_faults.sh tests/bench/peer_faults.awk tests/bench/at_once.awk
 
-# Counting takes the place of malloc, as the sanitizers do.
+# Counting takes the place of malloc, as the sanitizers do. Its own sysconf and posix_memalign come before those of the C library, for the
+# plugin too.
 if !SANITIZE
+PVN_TESTS += tests/rdma/test_plugin_pages
+tests_rdma_test_plugin_pages_SOURCES = tests/rdma/test_plugin_pages.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
+tests_rdma_test_plugin_pages_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_pages_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_rdma_test_plugin_pages_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_pages_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_TESTS += tests/rdma/test_plugin_memory
 tests_rdma_test_plugin_memory_SOURCES = tests/rdma/test_plugin_memory.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
     tests/softverbs/fixture.h tests/support/count_memory.c tests/support/count_memory.h

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's own memory that an adapter writes into has pages of its own, also where a page has 64 KiB. The page size
+// is what this program says; so are the calls seen that allocate.
+#include "rdma/plugin_route.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+using namespace nccl;
+
+namespace
+{
+
+const long PAGE = 65536;
+
+struct Allocation {
+    size_t alignment, size;
+};
+std::vector<Allocation> seen;
+bool watching;
+
+template <typename F> F next(const char *name)
+{
+    return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+}
+
+} // namespace
+
+// The plugin's calls arrive here: the program comes before the C library.
+extern "C" {
+__attribute__((visibility("default"))) long sysconf(int name)
+{
+    static auto real = next<decltype(&sysconf)>("sysconf");
+    return name == _SC_PAGESIZE && watching ? PAGE : real(name);
+}
+__attribute__((visibility("default"))) int posix_memalign(void **p, size_t alignment, size_t size)
+{
+    static auto real = next<decltype(&posix_memalign)>("posix_memalign");
+    if (watching)
+        seen.push_back({alignment, size});
+    return real(p, alignment, size);
+}
+}
+
+namespace
+{
+
+struct Pages : PluginRdma {
+    // The allocations while both ends of a connection come up and are closed.
+    static void connect(const char *mode)
+    {
+        setenv("NCCL_PVRDMA_RDMA_MODE", mode, 1);
+        adapters("pvrdma", "");
+        seen.clear();
+        watching = true;
+        {
+            Net n(12);
+            Pair p(n);
+            EXPECT_TRUE(p.up()) << Log::get().text();
+        }
+        watching = false;
+        for (const Allocation &a : seen) {
+            EXPECT_EQ(size_t(PAGE), a.alignment);
+            EXPECT_EQ(0u, a.size % PAGE) << a.size;
+        }
+    }
+};
+
+TEST_F(Pages, OfRings)
+{
+    connect("record");
+    EXPECT_LE(3u, seen.size()) << "those of the trial of RDMA WRITE and of each end";
+}
+
+TEST_F(Pages, OfBuffersOfTheTwoSidedMode)
+{
+    connect("send");
+    EXPECT_LE(4u, seen.size()) << "the rings and the buffers of each end";
+}
+
+} // namespace
