@@ -147,4 +147,7 @@ int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, in
 int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
                        struct pvn_iface_route *out, struct pvn_err *err);
 
+/* In a forked child, where another thread of the parent may have been loading libnl. */
+void pvn_iface_after_fork(void);
+
 #endif

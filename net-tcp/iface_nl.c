@@ -263,3 +263,8 @@ const struct pvn_iface_source *pvn_iface_source_netlink(const char *nl_lib, char
     __atomic_store_n(&nl, table, __ATOMIC_RELEASE);
     return &source;
 }
+
+void pvn_iface_after_fork(void)
+{
+    pvn_nl_after_fork();
+}

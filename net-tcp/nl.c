@@ -47,6 +47,11 @@ static bool resolve(const char *library, char *why, size_t size)
     return true;
 }
 
+void pvn_nl_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
+
 const struct pvn_nl *pvn_nl_load(const char *library, char *why, size_t size)
 {
     const struct pvn_nl *result;

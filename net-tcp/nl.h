@@ -66,4 +66,7 @@ struct pvn_nl {
  * for it registers itself with libnl. NULL with the loader's reason in `why`. Any thread. */
 const struct pvn_nl *pvn_nl_load(const char *library, char *why, size_t size);
 
+/* In a forked child, where another thread of the parent may have been loading it. */
+void pvn_nl_after_fork(void);
+
 #endif

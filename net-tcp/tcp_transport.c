@@ -393,6 +393,12 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
     return 0;
 }
 
+static void tcp_after_fork(void)
+{
+    pvn_iface_after_fork();
+    tcp_workers_after_fork();
+}
+
 const struct pvn_transport_ops pvn_tcp_transport = {
     .name = "tcp",
     .chosen_by = "NCCL_SOCKET_IFNAME",
@@ -401,5 +407,5 @@ const struct pvn_transport_ops pvn_tcp_transport = {
     .scan = tcp_scan,
     .lane_new = tcp_lane_new,
     .unload = NULL,
-    .after_fork = tcp_workers_after_fork,
+    .after_fork = tcp_after_fork,
 };

@@ -207,6 +207,12 @@ void pvn_params_unload(void)
     pthread_mutex_unlock(&load_lock);
 }
 
+void pvn_params_after_fork(void)
+{
+    pthread_mutex_init(&load_lock, NULL);
+    __atomic_store_n(&current, NULL, __ATOMIC_RELEASE);
+}
+
 const struct pvn_params *pvn_params_get(void)
 {
     const struct pvn_params *p = __atomic_load_n(&override, __ATOMIC_ACQUIRE);

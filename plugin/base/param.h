@@ -190,6 +190,8 @@ int pvn_params_read(struct pvn_params *out, char *const *envp, struct pvn_err *e
  * After pvn_params_unload (no comm may be left) the next load reads again. */
 int pvn_params_load(struct pvn_err *err);
 void pvn_params_unload(void);
+/* In a forked child, where another thread of the parent may have been loading them: unloads them. */
+void pvn_params_after_fork(void);
 
 /* Never NULL: the loaded values, before that the defaults. The pointer stays valid until unload. */
 const struct pvn_params *pvn_params_get(void);

@@ -60,7 +60,7 @@ static void start_afresh(void)
     pvn_devices_after_fork();
     pvn_seal_end();
     pvn_seal_after_fork();
-    pvn_params_unload();
+    pvn_params_after_fork();
 }
 
 static void print_key(void)

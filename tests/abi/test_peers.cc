@@ -5,7 +5,11 @@
 #include "abi/nccl_side.h"
 #include "abi/orphan.h"
 
+#include <atomic>
 #include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +87,90 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
     EXPECT_TRUE(in.holds(10, 9));
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
+
+#if !defined(__SANITIZE_THREAD__)
+// Forks while another thread is in the middle of an init, which holds the locks of what it loads. The child may start.
+void expect_a_child_starts_during(const std::function<void()> &init,
+                                  const std::function<bool()> &stands,
+                                  const std::function<void()> &goes_on)
+{
+    std::thread loads(init);
+    EXPECT_TRUE(eventually(stands));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        {
+            unsetenv("NCCL_PVRDMA_STREEMS");
+            unsetenv("NCCL_PVRDMA_NL_LIB");
+            Net own(12);
+            Pair p(own);
+            Flow f = plain(p, {1, 100000});
+            EXPECT_TRUE(p.up() && f.run());
+        }
+        _exit(testing::Test::HasFailure());
+    }
+    int status = -1;
+    EXPECT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+    EXPECT_TRUE(stands()) << "nothing was held any more";
+    goes_on();
+    loads.join();
+}
+
+// NCCL's logger is called in the middle of the parameters.
+std::atomic<int> in_logger{0}; // 1: is to wait, 2: waits
+
+void waiting_logger(ncclDebugLogLevel, unsigned long, const char *, int, const char *, ...)
+{
+    int want = 1;
+    in_logger.compare_exchange_strong(want, 2);
+    while (in_logger == 2)
+        usleep(1000);
+}
+
+TEST(Fork, AChildStartsWhileAThreadOfItsParentReadsParameters)
+{
+    setenv("NCCL_PVRDMA_STREEMS", "1", 1);
+    in_logger = 1;
+    expect_a_child_starts_during(
+        [] {
+            char why[512] = "";
+            void *ctx = nullptr;
+            pvn_netdrv *d = nullptr;
+            ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+            ASSERT_EQ(0, pvn_netdrv_open(plugin_path(), 12, &d, why, sizeof(why))) << why;
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_init(d, &ctx, 1, &config, waiting_logger, nullptr));
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_finalize(d, ctx));
+            pvn_netdrv_close(d);
+        },
+        [] { return in_logger == 2; }, [] { in_logger = 0; });
+    unsetenv("NCCL_PVRDMA_STREEMS");
+}
+
+// The loader waits for somebody who writes to a library that is a pipe.
+TEST(Fork, AChildStartsWhileAThreadOfItsParentLoadsLibnl)
+{
+    const std::string pipe = "/tmp/pvn-nl." + std::to_string(getpid());
+    ASSERT_EQ(0, mkfifo(pipe.c_str(), 0600));
+    setenv("NCCL_PVRDMA_NL_LIB", pipe.c_str(), 1);
+    std::atomic<pid_t> thread{0};
+    expect_a_child_starts_during(
+        [&] {
+            thread = gettid();
+            Net n(12);
+            EXPECT_EQ(ncclSuccess, n.rc);
+        },
+        [&] {
+            std::ifstream in("/proc/self/task/" + std::to_string(thread) + "/syscall");
+            long number = -1;
+            in >> number;
+            return number == SYS_openat;
+        },
+        [&] { close(open(pipe.c_str(), O_WRONLY | O_CLOEXEC)); });
+    unsetenv("NCCL_PVRDMA_NL_LIB");
+    unlink(pipe.c_str());
+}
+#endif
 
 // Made without fork handlers: has every descriptor, does nothing with them.
 struct Bystander {
