@@ -12,7 +12,7 @@ tests_softverbs_libsoftverbs_la_SOURCES = \
     tests/softverbs/sv_ctl.c tests/softverbs/sv_cuda.c tests/softverbs/sv_dev.c tests/softverbs/sv_fault.c tests/softverbs/sv_fork.c \
     tests/softverbs/sv_link.c tests/softverbs/sv_main.c tests/softverbs/sv_misc.c \
     tests/softverbs/sv_mr.c tests/softverbs/sv_obj.c tests/softverbs/sv_provider.c tests/softverbs/sv_qp.c \
-    tests/softverbs/sv_req.c tests/softverbs/sv_resp.c tests/softverbs/sv_sysfs.c
+    tests/softverbs/sv_relaxed.c tests/softverbs/sv_req.c tests/softverbs/sv_resp.c tests/softverbs/sv_sysfs.c
 # An -rpath makes libtool build a shared object of a check_ library; nothing is installed there.
 tests_softverbs_libsoftverbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere \
     -Wl,-soname,libibverbs.so.1 -Wl,--version-script=$(srcdir)/tests/softverbs/softverbs.map
@@ -69,3 +69,8 @@ PVN_TESTS += tests/softverbs/scale_test
 tests_softverbs_scale_test_SOURCES = tests/softverbs/scale_test.cc tests/softverbs/fixture.h
 tests_softverbs_scale_test_CPPFLAGS = $(SOFTVERBS_TEST_CPPFLAGS)
 tests_softverbs_scale_test_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/softverbs/relaxed_test
+tests_softverbs_relaxed_test_SOURCES = tests/softverbs/relaxed_test.cc tests/softverbs/fixture.h
+tests_softverbs_relaxed_test_CPPFLAGS = $(SOFTVERBS_TEST_CPPFLAGS)
+tests_softverbs_relaxed_test_LDADD = $(TEST_LDADD)

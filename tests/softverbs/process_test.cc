@@ -164,7 +164,7 @@ TEST_F(Processes, TotalsAreWrittenAtTheExit)
     char line[200] = "";
     EXPECT_NE(fgets(line, sizeof line, f), nullptr);
     fclose(f);
-    EXPECT_STREQ(line, "doorbells=2 poll_empty=2 send_wr=0 recv_wr=0 cqe=0\n");
+    EXPECT_STREQ(line, "doorbells=2 poll_empty=2 send_wr=0 recv_wr=0 cqe=0 relaxed=0\n");
 }
 
 TEST_F(Processes, AllOperationsCrossProcesses)

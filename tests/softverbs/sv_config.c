@@ -363,6 +363,7 @@ int sv_load_config(const char *text)
     sv.rules = 0;
     memset(&sv.total, 0, sizeof sv.total);
     sv.messages = sv.ghosts_landed = sv.ghosts_refused = sv.interrupted = sv.overlaps = 0;
+    sv.relaxed_held = 0;
     sv.qp_serial = sv.leaked = 0;
     sv.loading = true;
     int rc = sv_profile_by_name(&sv.p, "pvrdma");

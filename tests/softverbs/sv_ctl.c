@@ -158,6 +158,7 @@ static int cmd_qp(int argc, char **argv, char *reply, size_t size)
 static int cmd_release(int argc, char **argv, char *reply, size_t size)
 {
     sv_release();
+    sv_relaxed_release();
     sv.releases++;
     pthread_cond_broadcast(&sv.released);
     return 0;
@@ -188,7 +189,8 @@ static int cmd_stat(int argc, char **argv, char *reply, size_t size)
     snprintf(reply, size,
              "post_send=%llu post_recv=%llu poll=%llu poll_empty=%llu notify=%llu send_wr=%llu "
              "recv_wr=%llu cqe=%llu doorbells=%llu qps=%u mrs=%u messages=%llu ghosts_landed=%llu "
-             "ghosts_refused=%llu leaked=%u inherited=%u blocked=%u interrupted=%llu overlaps=%llu",
+             "ghosts_refused=%llu leaked=%u inherited=%u blocked=%u interrupted=%llu overlaps=%llu "
+             "relaxed=%llu",
              (unsigned long long)s->post_send, (unsigned long long)s->post_recv,
              (unsigned long long)s->poll, (unsigned long long)s->poll_empty,
              (unsigned long long)s->notify, (unsigned long long)s->send_wr,
@@ -196,16 +198,17 @@ static int cmd_stat(int argc, char **argv, char *reply, size_t size)
              (unsigned long long)s->doorbells, sv.qp_count, sv.mr_count,
              (unsigned long long)sv.messages, (unsigned long long)sv.ghosts_landed,
              (unsigned long long)sv.ghosts_refused, sv.leaked, sv_shared_uses(), sv.blocked,
-             (unsigned long long)sv.interrupted, (unsigned long long)sv.overlaps);
+             (unsigned long long)sv.interrupted, (unsigned long long)sv.overlaps,
+             (unsigned long long)sv.relaxed_held);
     return 0;
 }
 
 static int cmd_set(int argc, char **argv, char *reply, size_t size)
 {
     /* Settings that may change while devices are open: none that objects were made by. */
-    static const char *const live[] = {"async",  "timeout_cap_ms", "descend",
-                                       "routed", "memlock_kb",     "max_mr",
-                                       "max_qp", "max_mr_size",    "command_us"};
+    static const char *const live[] = {
+        "async",  "timeout_cap_ms", "descend",     "routed",           "memlock_kb",
+        "max_mr", "max_qp",         "max_mr_size", "relaxed_ordering", "command_us"};
     for (size_t i = 0; argc == 3 && i < sizeof live / sizeof live[0]; i++)
         if (!strcmp(live[i], argv[1]))
             return sv_profile_set(&sv.p, argv[1], argv[2]);

@@ -38,6 +38,15 @@ enum {
     SV_ATOMIC_LOG = 16,
 };
 
+/* The adapter's use of IBV_ACCESS_RELAXED_ORDERING, see sv_relaxed.c. */
+enum sv_relaxed {
+    SV_RELAXED_IGNORED,
+    SV_RELAXED_TAKEN,     /* the adapter takes it and keeps the order all the same */
+    SV_RELAXED_USED,      /* and does not */
+    SV_RELAXED_REFUSED,   /* a registration with it fails with EINVAL */
+    SV_RELAXED_NO_DMABUF, /* one of a dma-buf alone does */
+};
+
 /* The kind of adapter that is played. Filled from a profile, then by `set` lines. */
 struct sv_profile {
     char name[16];     /* of the profile */
@@ -51,7 +60,8 @@ struct sv_profile {
     long max_sge, max_qp_wr, max_cqe, max_cq_ring, sq_ring_bytes;
     long pow2; /* queue sizes are rounded up to powers of two */
     long max_mr_size, max_qp, max_cq, max_mr, max_pd, rd_atom, atomics;
-    long dmabuf, relaxed_ordering, ignore_iova;
+    long dmabuf, ignore_iova;
+    long relaxed_ordering; /* enum sv_relaxed */
     long max_msg_sz, enforce_msg_sz;
     long comp_vectors;
     long speed, width, mtu; /* ibv_port_attr codes */
@@ -339,9 +349,11 @@ struct sv_fabric {
     unsigned int held;       /* QPs held by a rule until enough messages have passed */
     pthread_cond_t released; /* the command `release` */
     uint64_t releases;
-    unsigned int blocked; /* calls that a rule lets wait for that */
-    uint64_t interrupted; /* commands that a signal has ended */
-    uint64_t overlaps;    /* calls that create a QP while one is destroyed, or the reverse */
+    unsigned int blocked;    /* calls that a rule lets wait for that */
+    uint64_t interrupted;    /* commands that a signal has ended */
+    struct sv_held *relaxed; /* newest first, see sv_relaxed.c */
+    uint64_t relaxed_held;   /* how many pieces there have been */
+    uint64_t overlaps;       /* calls that create a QP while one is destroyed, or the reverse */
 };
 extern struct sv_fabric sv;
 
@@ -413,6 +425,17 @@ int sv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 /* sv_mr.c: key to memory. NULL when key, PD, range or access does not fit. */
 char *sv_mr_local(struct sv_qp *qp, const struct ibv_sge *sge, bool write);
 char *sv_mr_remote(struct sv_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, int access);
+const struct sv_mr *sv_mr_by_rkey(uint32_t rkey); /* NULL: none */
+
+/* sv_relaxed.c */
+/* A piece of a WRITE for memory of mr: true if it is held back, false: it is to be placed now. */
+bool sv_relaxed_hold(const struct sv_qp *qp, const struct sv_mr *mr, char *to, const char *data,
+                     size_t len);
+void sv_relaxed_completion(const struct sv_qp *qp); /* of a receive of qp: before it */
+void sv_relaxed_read(const struct sv_qp *qp, const struct sv_mr *mr); /* READ from mr: before it */
+void sv_relaxed_qp_ends(const struct sv_qp *qp);                      /* to ERR, RESET, destroyed */
+void sv_relaxed_mr_ends(const struct sv_mr *mr);
+void sv_relaxed_release(void); /* the command `release` */
 
 /* sv_cuda.c, with `set cuda 1`: memory of GPUs. Sizes in bytes; 0 or an errno. */
 bool sv_cuda_is_device(const void *addr, size_t len); /* some of it is */

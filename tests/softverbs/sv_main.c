@@ -160,9 +160,9 @@ __attribute__((destructor)) static void write_totals(void)
         return;
     }
     const struct sv_stats *t = &sv.total;
-    fprintf(f, "doorbells=%llu poll_empty=%llu send_wr=%llu recv_wr=%llu cqe=%llu\n",
+    fprintf(f, "doorbells=%llu poll_empty=%llu send_wr=%llu recv_wr=%llu cqe=%llu relaxed=%llu\n",
             (unsigned long long)t->doorbells, (unsigned long long)t->poll_empty,
             (unsigned long long)t->send_wr, (unsigned long long)t->recv_wr,
-            (unsigned long long)t->cqe);
+            (unsigned long long)t->cqe, (unsigned long long)sv.relaxed_held);
     fclose(f);
 }

@@ -325,6 +325,10 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t io
         err = sv_fault_call(call, c->dev, NULL);
     if (!err && dmabuf_fd >= 0 && !sv.p.dmabuf)
         err = EOPNOTSUPP;
+    if (!err && (access & IBV_ACCESS_RELAXED_ORDERING) &&
+        (sv.p.relaxed_ordering == SV_RELAXED_REFUSED ||
+         (sv.p.relaxed_ordering == SV_RELAXED_NO_DMABUF && dmabuf_fd >= 0)))
+        err = EINVAL;
     if (!err)
         err = check_access(access);
     if (!err && (!len || len > (uint64_t)sv.p.max_mr_size))
@@ -403,6 +407,7 @@ SV_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
     int rc = mr->taken ? ENOENT : sv_fault_call("dereg_mr", c->dev, NULL);
     if (!rc) {
         sv_take(c, SV_TAKE_MR, mr);
+        sv_relaxed_mr_ends(mr);
         forget_memory(mr->mem, ibmr->length, mr->device, mr->mapped);
         if (ibmr->handle < sv.mr_cap && sv.mr[ibmr->handle] == mr) { /* else: a parent's */
             sv.mr[ibmr->handle] = NULL;
@@ -431,6 +436,11 @@ static struct sv_mr *find(uint32_t key, bool remote)
     uint32_t index = (key & ~RKEY_BIT) >> KEY_GEN_BITS;
     struct sv_mr *mr = index < sv.mr_cap ? sv.mr[index] : NULL;
     return mr && !mr->taken && !mr->lost && mr->ibv.lkey == (key & ~RKEY_BIT) ? mr : NULL;
+}
+
+const struct sv_mr *sv_mr_by_rkey(uint32_t rkey)
+{
+    return find(rkey, true);
 }
 
 static char *inside(struct sv_mr *mr, uint64_t addr, uint64_t len)

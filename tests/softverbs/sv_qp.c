@@ -195,6 +195,7 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
         return err;
     }
     sv_take(c, SV_TAKE_QP, qp);
+    sv_relaxed_qp_ends(qp);
     ibqp->state = IBV_QPS_RESET;     /* from here on nothing reaches it */
     if (sv.qp[ibqp->handle] == qp) { /* else: a parent's */
         sv.qp[ibqp->handle] = NULL;
@@ -330,6 +331,7 @@ static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int
 
 static void qp_reset(struct sv_qp *qp)
 {
+    sv_relaxed_qp_ends(qp);
     forget_completions(qp);
     qp->sq_free = qp->sq_una = qp->sq_next = qp->sq_off = qp->sq_tail = 0;
     qp->rq_head = qp->rq_tail = qp->rq_free = 0;
@@ -413,6 +415,7 @@ void sv_qp_error(struct sv_qp *qp)
     qp->hold_msgs = 0;
     if (!had_state)
         return;
+    sv_relaxed_qp_ends(qp);
     while (qp->sq_una < qp->sq_tail)
         sv_send_complete(qp, IBV_WC_WR_FLUSH_ERR);
     qp->sq_next = qp->sq_tail;

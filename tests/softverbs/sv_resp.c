@@ -54,6 +54,7 @@ void sv_recv_complete(struct sv_qp *qp, struct sv_rwqe *r, uint64_t index, struc
     wc->src_qp = qp->attr.dest_qp_num;
     if (wc->status != IBV_WC_SUCCESS)
         wc->byte_len = UINT32_MAX; /* means nothing in a failed completion */
+    sv_relaxed_completion(qp);
     sv_cq_add((struct sv_cq *)qp->ibv.recv_cq, qp, wc, false, index, solicited);
 }
 
@@ -155,7 +156,7 @@ static bool do_write(struct sv_qp *qp, const struct sv_packet *p)
     }
     if (imm && h->last && !take_receive(qp, h))
         return false;
-    if (h->data)
+    if (h->data && !sv_relaxed_hold(qp, sv_mr_by_rkey(h->rkey), mem + h->off, p->payload, h->data))
         sv_hooks.put(mem + h->off, p->payload, h->data);
     if (imm && h->last)
         finish_receive(qp, h, IBV_WC_RECV_RDMA_WITH_IMM, true);
@@ -199,6 +200,8 @@ static bool do_read(struct sv_qp *qp, const struct sv_hdr *h)
         refuse(qp, h, why);
         return false;
     }
+    if (mem)
+        sv_relaxed_read(qp, sv_mr_by_rkey(h->rkey));
     answer_data(qp, h, SV_P_READ, mem ? mem + h->off : NULL, h->seg);
     return true;
 }
@@ -215,6 +218,7 @@ static bool do_atomic(struct sv_qp *qp, const struct sv_hdr *h)
         refuse(qp, h, why);
         return false;
     }
+    sv_relaxed_read(qp, sv_mr_by_rkey(h->rkey));
     uint64_t old, new, *at = (uint64_t *)(void *)mem;
     if (h->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         old = __atomic_fetch_add(at, h->compare, __ATOMIC_ACQ_REL);
