@@ -11,12 +11,20 @@
 #include "memory/memcache.h"
 #include "nccl/types.h"
 
+/* Registrations by one set of access rights: what pvn_gpumem's callbacks get. */
+struct gpu_access {
+    struct pvn_rdma_gpu *g;
+    int access;
+};
+
 struct pvn_rdma_gpu {
     const struct pvn_verbs *v;
     struct ibv_pd *pd;
     char name[64];
     struct pvn_cuda *cuda; /* NULL: this process does not use CUDA */
-    struct pvn_gpumem_nic nic;
+    struct pvn_rdma_ordering *ordering;
+    struct gpu_access access[2]; /* strict and, where the device has it, relaxed */
+    struct pvn_gpumem_nic nic[2];
     struct pvn_gpumem_cap cap;
     struct pvn_memcache *cache;
     struct pvn_rdma_registrar host;
@@ -34,9 +42,9 @@ struct gpu_ask {
     uint64_t addr, len;
     int fd; /* NCCL's descriptor, -1: none */
     uint64_t offset;
+    bool relaxed;
 };
 
-/* No relaxed ordering: the record or immediate behind the data must not overtake it. */
 enum { GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 static int gpu_refused(const struct pvn_rdma_gpu *g, struct pvn_err *err, const char *call)
@@ -48,23 +56,26 @@ static int gpu_refused(const struct pvn_rdma_gpu *g, struct pvn_err *err, const 
 
 static int gpu_reg_mr(void *nic, uint64_t addr, uint64_t len, void **mr, struct pvn_err *err)
 {
-    struct pvn_rdma_gpu *g = nic;
+    const struct gpu_access *as = nic;
+    const struct pvn_rdma_gpu *g = as->g;
     errno = 0;
-    *mr = g->v->reg_mr(g->pd, (void *)(uintptr_t)addr, len, GPU_ACCESS);
+    *mr = pvn_rdma_reg_mr(g->ordering, g->v, g->pd, (void *)(uintptr_t)addr, len, as->access);
     return *mr ? 0 : gpu_refused(g, err, "ibv_reg_mr");
 }
 
 static int gpu_reg_dmabuf_mr(void *nic, int fd, uint64_t offset, uint64_t len, uint64_t iova,
                              void **mr, struct pvn_err *err)
 {
-    struct pvn_rdma_gpu *g = nic;
+    const struct gpu_access *as = nic;
+    const struct pvn_rdma_gpu *g = as->g;
     *mr = NULL;
     if (!g->v->reg_dmabuf_mr)
         return pvn_err_set(err, -EOPNOTSUPP,
                            "%s: this libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 or later)",
                            g->name);
     errno = 0;
-    struct ibv_mr *m = g->v->reg_dmabuf_mr(g->pd, offset, len, iova, fd, GPU_ACCESS);
+    struct ibv_mr *m =
+        pvn_rdma_reg_dmabuf_mr(g->ordering, g->v, g->pd, offset, len, iova, fd, as->access);
     if (!m)
         return gpu_refused(g, err, "ibv_reg_dmabuf_mr");
     /* libibverbs leaves no address there, since it knows of none; lanes look for theirs. */
@@ -75,7 +86,7 @@ static int gpu_reg_dmabuf_mr(void *nic, int fd, uint64_t offset, uint64_t len, u
 
 static int gpu_dereg_mr(void *nic, void *mr, struct pvn_err *err)
 {
-    struct pvn_rdma_gpu *g = nic;
+    const struct pvn_rdma_gpu *g = ((const struct gpu_access *)nic)->g;
     int rc = g->v->dereg_mr(mr);
     if (!rc)
         return 0;
@@ -96,8 +107,8 @@ static int gpu_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
     struct pvn_gpumem_mr *mr = malloc(sizeof(*mr));
     if (!mr)
         return pvn_err_set(err, -ENOMEM, "no memory for a registration");
-    int rc = pvn_gpumem_register(g->cuda, &g->nic, &g->cap, ask->addr, ask->len, ask->fd,
-                                 ask->offset, mr, err);
+    int rc = pvn_gpumem_register(g->cuda, &g->nic[ask->relaxed], &g->cap, ask->addr, ask->len,
+                                 ask->fd, ask->offset, mr, err);
     if (rc)
         free(mr);
     else
@@ -108,7 +119,7 @@ static int gpu_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
 static void gpu_cache_dereg(void *arg, int dev, void *handle)
 {
     struct pvn_rdma_gpu *g = arg;
-    pvn_gpumem_deregister(&g->nic, handle, NULL);
+    pvn_gpumem_deregister(&g->nic[0], handle, NULL);
     free(handle);
 }
 
@@ -128,12 +139,16 @@ struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struc
     g->v = cfg->v;
     g->pd = cfg->pd;
     pvn_str_append(g->name, sizeof(g->name), "%s", cfg->name);
-    g->nic = (struct pvn_gpumem_nic){.name = g->name,
-                                     .ops = &gpu_ops,
-                                     .nic = g,
-                                     .can_write = cfg->can_write,
-                                     .can_read = cfg->can_read,
-                                     .lacks = cfg->lacks};
+    g->ordering = cfg->ordering;
+    for (int i = 0; i < 2; i++) {
+        g->access[i] = (struct gpu_access){g, pvn_rdma_ordering_access(g->ordering, GPU_ACCESS, i)};
+        g->nic[i] = (struct pvn_gpumem_nic){.name = g->name,
+                                            .ops = &gpu_ops,
+                                            .nic = &g->access[i],
+                                            .can_write = cfg->can_write,
+                                            .can_read = cfg->can_read,
+                                            .lacks = cfg->lacks};
+    }
     struct pvn_err why = PVN_ERR_INIT;
     if (cfg->mode != PVN_GPU_MEM_OFF)
         pvn_cuda_open(&g->cuda, cfg->cuda_lib, &why);
@@ -143,7 +158,7 @@ struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struc
         g->cap = *cfg->known;
         return g;
     }
-    pvn_gpumem_prove(g->cuda, why.reason[0][0] ? why.reason[0] : NULL, -1, &g->nic, &facts,
+    pvn_gpumem_prove(g->cuda, why.reason[0][0] ? why.reason[0] : NULL, -1, &g->nic[1], &facts,
                      &g->cap);
     return g;
 }
@@ -176,7 +191,7 @@ static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct
                        struct pvn_gpumem_view *view, struct pvn_err *err)
 {
     struct pvn_gpumem_plan plan = {.addr = ask->addr, .len = ask->len};
-    int rc = pvn_gpumem_usable(&g->nic, &g->cap, ask->fd, err);
+    int rc = pvn_gpumem_usable(&g->nic[0], &g->cap, ask->fd, err);
     if (!rc)
         rc = pvn_gpumem_look(g->cuda, ask->addr, ask->len, view, err);
     if (!rc && ask->fd < 0)
@@ -184,25 +199,29 @@ static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct
                                     &plan, err);
     if (rc)
         return rc;
-    struct pvn_mem_kind kind = {
-        .ptr_type = NCCL_PTR_CUDA, .access = GPU_ACCESS, .buffer_id = view->id};
+    struct pvn_mem_kind kind = {.ptr_type = NCCL_PTR_CUDA,
+                                .access = (unsigned)g->access[ask->relaxed].access,
+                                .buffer_id = view->id};
     ref->addr = plan.addr;
     ref->len = plan.len;
     return pvn_memcache_get(g->cache, plan.addr, plan.len, &kind, 1, ask, &ref->region, err);
 }
 
-static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-                   struct pvn_rdma_mem **out, struct pvn_err *err)
+static int gpu_reg(void *arg, const struct pvn_mr *mr, bool relaxed, int dmabuf_fd,
+                   uint64_t dmabuf_offset, struct pvn_rdma_mem **out, struct pvn_err *err)
 {
     struct pvn_rdma_gpu *g = arg;
     if (mr->ptr_type == NCCL_PTR_HOST)
-        return g->host.reg(g->host.arg, mr, dmabuf_fd, dmabuf_offset, out, err);
+        return g->host.reg(g->host.arg, mr, relaxed, dmabuf_fd, dmabuf_offset, out, err);
     struct gpu_ref *ref =
         calloc(1, sizeof(*ref) + sizeof(struct pvn_rdma_mem) + sizeof((*out)->part[0]));
     if (!ref)
         return pvn_err_set(err, -ENOMEM, "no memory for a registration");
-    struct gpu_ask ask = {
-        .addr = (uintptr_t)mr->addr, .len = mr->len, .fd = dmabuf_fd, .offset = dmabuf_offset};
+    struct gpu_ask ask = {.addr = (uintptr_t)mr->addr,
+                          .len = mr->len,
+                          .fd = dmabuf_fd,
+                          .offset = dmabuf_offset,
+                          .relaxed = relaxed};
     struct pvn_gpumem_view view;
     int rc = find_region(g, &ask, ref, &view, err);
     if (rc) {

@@ -11,6 +11,7 @@
 #define PVN_NET_PVRDMA_GPU_H
 
 #include "memory/gpumem.h"
+#include "net-pvrdma/ordering.h"
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/verbs.h"
 
@@ -30,6 +31,7 @@ struct pvn_rdma_gpu_cfg {
     const char *cuda_lib; /* NCCL_PVRDMA_CUDA_LIB */
     /* The verdict of an earlier context of the device, which holds for this one. NULL: it is tried. */
     const struct pvn_gpumem_cap *known;
+    struct pvn_rdma_ordering *ordering; /* of the device, outlives it; NULL: never relaxed */
 };
 
 /* Tries for real what the device can do with the GPU whose context is current on this thread, which

@@ -4,7 +4,7 @@
 noinst_LTLIBRARIES += libpvn-rdma.la libpvn-rdma-data.la
 libpvn_rdma_la_SOURCES = net-pvrdma/gid.c net-pvrdma/gid.h net-pvrdma/gpu.c net-pvrdma/gpu.h \
     net-pvrdma/hca.c net-pvrdma/hca.h net-pvrdma/hca_priv.h net-pvrdma/hca_sys.c net-pvrdma/nic.c net-pvrdma/nic.h \
-    net-pvrdma/probe.c net-pvrdma/probe.h net-pvrdma/rdma_setup.c net-pvrdma/rdma_wire.c net-pvrdma/rdma_wire.h \
+    net-pvrdma/ordering.c net-pvrdma/ordering.h net-pvrdma/probe.c net-pvrdma/probe.h net-pvrdma/rdma_setup.c net-pvrdma/rdma_wire.c net-pvrdma/rdma_wire.h \
     net-pvrdma/verbs.c net-pvrdma/verbs.h net-pvrdma/verbs_cmd.c net-pvrdma/verbs_cmd.h
 libpvn_rdma_la_LIBADD = libpvn-rdma-data.la
 

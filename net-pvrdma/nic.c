@@ -16,7 +16,10 @@
 #include "base/poller.h"
 #include "nccl/types.h"
 
-enum { MAX_PORTS = 256 };
+enum {
+    MAX_PORTS = 256,
+    HOST_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
+};
 
 struct pvn_rdma_nic {
     const struct pvn_verbs *v;
@@ -25,6 +28,7 @@ struct pvn_rdma_nic {
     char name[64];
     struct pvn_memcache *cache;
     uint64_t max_mr; /* bytes of one region */
+    struct pvn_rdma_ordering *ordering;
     /* what the device has reported */
     pthread_mutex_t lock; /* of reading events */
     struct pvn_watch *watch;
@@ -39,7 +43,8 @@ static int nic_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
                          struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = arg;
-    struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)kind->access);
+    struct ibv_mr *mr =
+        pvn_rdma_reg_mr(n->ordering, n->v, n->pd, (void *)addr, len, (int)kind->access);
     if (!mr) {
         int e = errno ? errno : EIO;
         pvn_err_set(err, -e, "%s: the device refused to register %zu bytes", n->name, len);
@@ -69,7 +74,7 @@ static int watch_events(struct pvn_rdma_nic *n)
 
 struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx,
                                       struct ibv_pd *pd, const char *name, uint64_t max_mr,
-                                      struct pvn_err *err)
+                                      struct pvn_rdma_ordering *ordering, struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = calloc(1, sizeof(*n));
     if (n)
@@ -83,6 +88,7 @@ struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_cont
     n->ctx = ctx;
     n->pd = pd;
     n->max_mr = max_mr;
+    n->ordering = ordering;
     pvn_str_append(n->name, sizeof(n->name), "%s", name);
     pthread_mutex_init(&n->lock, NULL);
     if (watch_events(n) < 0)
@@ -126,15 +132,15 @@ static void mem_free(struct pvn_rdma_nic *n, struct pvn_rdma_mem *mem, unsigned 
     free(mem);
 }
 
-static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-                   struct pvn_rdma_mem **out, struct pvn_err *err)
+static int nic_reg(void *arg, const struct pvn_mr *mr, bool relaxed, int dmabuf_fd,
+                   uint64_t dmabuf_offset, struct pvn_rdma_mem **out, struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = arg;
     if (dmabuf_fd >= 0)
         return pvn_err_set(err, -EOPNOTSUPP, "%s takes no dma-buf memory", n->name);
-    struct pvn_mem_kind kind = {.ptr_type = mr->ptr_type,
-                                .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                          IBV_ACCESS_REMOTE_READ};
+    struct pvn_mem_kind kind = {
+        .ptr_type = mr->ptr_type,
+        .access = (unsigned)pvn_rdma_ordering_access(n->ordering, HOST_ACCESS, relaxed)};
     uint64_t limit = piece_limit(n);
     uint64_t stride = limit == UINT64_MAX ? mr->len : limit / 2;
     unsigned count = mr->len <= limit ? 1 : (unsigned)((mr->len - limit + stride - 1) / stride) + 1;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "memory/memcache.h"
+#include "net-pvrdma/ordering.h"
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/verbs.h"
 
@@ -20,11 +21,11 @@
 
 struct pvn_rdma_nic;
 
-/* Context and domain are the caller's and outlive it, as do the verbs table and the poller's
- * reference. max_mr: bytes of one region. NULL with *err. */
+/* Context and domain are the caller's and outlive it, as do the verbs table, the ordering and the
+ * poller's reference. max_mr: bytes of one region. NULL with *err. */
 struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx,
                                       struct ibv_pd *pd, const char *name, uint64_t max_mr,
-                                      struct pvn_err *err);
+                                      struct pvn_rdma_ordering *ordering, struct pvn_err *err);
 /* No lane and no registration is left; a registration that is left is counted in the log. */
 void pvn_rdma_nic_free(struct pvn_rdma_nic *n);
 

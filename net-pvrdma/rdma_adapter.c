@@ -45,6 +45,7 @@ struct pvn_rdma_adapter {
     struct pvn_rdma_gpu_cfg gpu; /* its name and verdict are those below */
     char name[IBV_SYSFS_NAME_MAX];
     struct pvn_gpumem_cap gpu_cap;
+    struct pvn_rdma_ordering ordering;
 
     pthread_mutex_t lock; /* of what follows and the table's entries; not held while a device is
                              opened or closed */
@@ -69,7 +70,7 @@ static struct pvn_rdma_opened *use_context(struct pvn_rdma_adapter *a, const str
     }
     o->ctx = h->ctx;
     o->pd = h->pd;
-    o->nic = pvn_rdma_nic_new(a->v, h->ctx, h->pd, h->name, h->max_mr, err);
+    o->nic = pvn_rdma_nic_new(a->v, h->ctx, h->pd, h->name, h->max_mr, &a->ordering, err);
     if (o->nic) {
         a->gpu.pd = h->pd;
         pvn_rdma_nic_registrar(o->nic, &a->gpu.host);
@@ -100,11 +101,10 @@ static void close_opened(const struct pvn_rdma_adapter *a, struct pvn_rdma_opene
     a->v->close_device(ctx);
 }
 
-struct pvn_rdma_adapter *pvn_rdma_adapter_new(const struct pvn_verbs *v,
-                                              const struct pvn_hca_options *o,
-                                              struct pvn_hca_table *table, int hca,
-                                              const struct pvn_rdma_gpu_cfg *gpu,
-                                              struct pvn_err *err)
+struct pvn_rdma_adapter *
+pvn_rdma_adapter_new(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                     struct pvn_hca_table *table, int hca, const struct pvn_rdma_gpu_cfg *gpu,
+                     const struct pvn_rdma_ordering_cfg *ordering, struct pvn_err *err)
 {
     struct pvn_rdma_adapter *a = calloc(1, sizeof(*a));
     if (!a) {
@@ -118,6 +118,8 @@ struct pvn_rdma_adapter *pvn_rdma_adapter_new(const struct pvn_verbs *v,
     a->gpu = *gpu;
     pvn_str_append(a->name, sizeof(a->name), "%s", table->hcas[hca].name);
     a->gpu.name = a->name;
+    pvn_rdma_ordering_init(&a->ordering, v, a->name, ordering, table->hcas[hca].pd);
+    a->gpu.ordering = &a->ordering;
     a->now = use_context(a, &table->hcas[hca], err);
     if (!a->now) {
         free(a);
@@ -319,4 +321,9 @@ int pvn_rdma_adapter_health(struct pvn_rdma_hold *hold, struct pvn_err *err)
 const struct pvn_gpumem_cap *pvn_rdma_adapter_gpu_cap(const struct pvn_rdma_adapter *a)
 {
     return &a->gpu_cap;
+}
+
+const struct pvn_rdma_ordering *pvn_rdma_adapter_ordering(const struct pvn_rdma_adapter *a)
+{
+    return &a->ordering;
 }

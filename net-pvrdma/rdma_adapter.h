@@ -17,6 +17,7 @@
 #include "net-pvrdma/gpu.h"
 #include "net-pvrdma/hca.h"
 #include "net-pvrdma/nic.h"
+#include "net-pvrdma/ordering.h"
 
 struct pvn_rdma_adapter;
 struct pvn_rdma_opened;
@@ -34,13 +35,12 @@ struct pvn_rdma_hold {
     uint64_t gids_seen;                   /* its value when the table was last read */
 };
 
-/* Adapter number `hca` of the table, which is open. gpu: with all but pd, host and known; copied,
- * the rest is borrowed. Tries what it can do with GPU memory. NULL with *err. */
-struct pvn_rdma_adapter *pvn_rdma_adapter_new(const struct pvn_verbs *v,
-                                              const struct pvn_hca_options *o,
-                                              struct pvn_hca_table *table, int hca,
-                                              const struct pvn_rdma_gpu_cfg *gpu,
-                                              struct pvn_err *err);
+/* Adapter number `hca` of the table, which is open. gpu: with all but pd, host, known and ordering; copied, as is
+ * ordering, the rest is borrowed. Tries what it can do with relaxed ordering and GPU memory. NULL with *err. */
+struct pvn_rdma_adapter *
+pvn_rdma_adapter_new(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                     struct pvn_hca_table *table, int hca, const struct pvn_rdma_gpu_cfg *gpu,
+                     const struct pvn_rdma_ordering_cfg *ordering, struct pvn_err *err);
 /* No lane is left. NULL is allowed. The table is closed after it. */
 void pvn_rdma_adapter_free(struct pvn_rdma_adapter *a);
 
@@ -65,5 +65,6 @@ int pvn_rdma_adapter_health(struct pvn_rdma_hold *hold, struct pvn_err *err);
 
 /* The verdict of the start. */
 const struct pvn_gpumem_cap *pvn_rdma_adapter_gpu_cap(const struct pvn_rdma_adapter *a);
+const struct pvn_rdma_ordering *pvn_rdma_adapter_ordering(const struct pvn_rdma_adapter *a);
 
 #endif

@@ -5,6 +5,13 @@
  * byte read back from a GPU by the adapter has come, what the adapter has written there before has
  * arrived too.
  *
+ * That holds for memory registered with relaxed ordering as well (ordering.h), by the rules of the PCI Express Base
+ * Specification (section 2.4.1, table "Ordering Rules Summary"): a read request must not pass a posted request, which
+ * a write is (B2a), whatever the attribute is in either. The attribute lets a write pass other writes (A2b), and the
+ * answer to a read pass writes on its own path (D2b), which is the one from the GPU to the adapter: those that are
+ * flushed go in the other direction. The one exception is ID-based ordering (B2b), for requests of two requesters: the
+ * adapter's function is one.
+ *
  * A READ posted on the data's queue pair would read the peer's memory. So each receiver has one
  * more queue pair on the same port, connected to itself.
  */

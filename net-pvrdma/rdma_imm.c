@@ -375,10 +375,10 @@ static const struct pvn_lane_data_ops counted_tx = {RDMA_TX_OPS, .post_write = c
 
 #define IMM_MODE                                                                                   \
     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .rx_polls_queue = true, .waits_for_receives = true,      \
-    .open = imm_open, .probe = rdma_probe_by_write, .peer_connected = rdma_peer_has_written,       \
-    .take = rdma_take_requests, .save_arrivals = imm_save_arrivals,                                \
-    .take_landed = imm_take_landed, .before_close = imm_final_ack,                                 \
-    .get_stats = rdma_one_sided_stats
+    .relaxed = true, .open = imm_open, .probe = rdma_probe_by_write,                               \
+    .peer_connected = rdma_peer_has_written, .take = rdma_take_requests,                           \
+    .save_arrivals = imm_save_arrivals, .take_landed = imm_take_landed,                            \
+    .before_close = imm_final_ack, .get_stats = rdma_one_sided_stats
 
 const struct rdma_mode rdma_imm_mode = {IMM_MODE, .data = {&imm_rx, &imm_tx}};
 const struct rdma_mode rdma_counted_mode = {IMM_MODE, .data = {&counted_rx, &counted_tx}};

@@ -38,7 +38,8 @@ static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
         return -EOPNOTSUPP;
     if (mr->len == 0)
         return 0;
-    int rc = r->cfg.registrar.reg(r->cfg.registrar.arg, mr, dmabuf_fd, dmabuf_offset, &mem, err);
+    int rc = r->cfg.registrar.reg(r->cfg.registrar.arg, mr, r->bound && r->mode->relaxed, dmabuf_fd,
+                                  dmabuf_offset, &mem, err);
     if (rc < 0)
         return rc;
     mr->lane_mr[l->idx] = mem;
@@ -175,6 +176,7 @@ static int map_memory(struct rdma_lane *r)
         return rdma_dead(r, -ENOMEM, "allocating its rings");
     r->mem = mem;
     r->flush.spot = r->mem + spot;
+    /* Never with relaxed ordering (ordering.h): both ends poll what the other one writes here. */
     r->mem_mr =
         r->cfg.v->reg_mr(r->cfg.pd, mem, len,
                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);

@@ -8,8 +8,8 @@
  * of it is the mode:
  * - record: a 32-byte record is written behind the data on the same queue pair into a ring in the
  *   receiver's memory, which is polled there. No receive requests, no completion queue, no doorbell
- *   on the receiving side. It needs data and record to become visible in order, so not for relaxed
- *   ordering nor for memory on another device.
+ *   on the receiving side. It needs data and record to become visible in order, so the memory is
+ *   registered without relaxed ordering, and not for memory on another device.
  * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk; a message of
  *   one chunk is a single request. GPU memory is another device, so where received data may
  *   go there the receiver requests this mode. Where the receiver's polls are expensive the sender counts its chunks in the
@@ -76,10 +76,10 @@ static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, u
 
 /* Who registers memory for lanes of one device: it may keep a cache. Any thread. */
 struct pvn_rdma_registrar {
-    /* dmabuf_fd -1: host memory or a peer-memory client. 0 and *out,
-     * or a negative errno with *err. */
-    int (*reg)(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-               struct pvn_rdma_mem **out, struct pvn_err *err);
+    /* dmabuf_fd -1: host memory or a peer-memory client. relaxed: what is written there may reach it
+     * in any order before its completion (ordering.h). 0 and *out, or a negative errno with *err. */
+    int (*reg)(void *arg, const struct pvn_mr *mr, bool relaxed, int dmabuf_fd,
+               uint64_t dmabuf_offset, struct pvn_rdma_mem **out, struct pvn_err *err);
     void (*dereg)(void *arg, struct pvn_rdma_mem *mem);
     /* PVN_FLUSH_CUDA of a GPU registration: 0 or a negative errno
      * with *err. NULL: no GPU memory. */

@@ -31,6 +31,9 @@ struct rdma_mode {
     /* The sender's device waits while the receiver has no receive posted, with a limit of its own
      * or without one. */
     bool waits_for_receives;
+    /* A chunk's completion, and nothing before it, says that its bytes are there: until then they may reach memory in
+     * any order, see ordering.h. */
+    bool relaxed;
     /* All bytes go through buffers of the lane's own: no memory is registered, and none of a GPU is reached. */
     bool copies;
 

@@ -73,9 +73,33 @@ static void protect_from_fork(const struct pvn_verbs *v)
                  rc);
 }
 
-/* Tries what the adapter can do with GPU memory, and logs it. */
+/* Why no lane of this adapter can have relaxed ordering; NULL: those in imm mode can (rdma_mode.h). */
+static const char *no_use_of_ordering(const struct pvn_hca *h, const struct pvn_params *p)
+{
+    /* The hypervisor gets the access rights as they are, and no PCI Express device writes. */
+    if (h->kind == PVN_HCA_PVRDMA)
+        return "the hypervisor writes the memory of PVRDMA";
+    if (p->rdma_mode == PVN_RDMA_MODE_RECORD)
+        return "NCCL_PVRDMA_RDMA_MODE=record needs strict order";
+    if (p->rdma_mode == PVN_RDMA_MODE_SEND || h->no_write)
+        return "the two-sided mode registers no buffers";
+    return NULL;
+}
+
+static struct pvn_rdma_ordering_cfg ordering_of(const struct pvn_hca *h)
+{
+    const struct pvn_params *p = pvn_params_get();
+    bool alias = pvn_param_source(p, "RELAXED_ORDERING") == PVN_PARAM_FROM_ALIAS;
+    return (struct pvn_rdma_ordering_cfg){.mode = (enum pvn_ordering_mode)p->relaxed_ordering,
+                                          .from = alias ? "NCCL_IB_PCI_RELAXED_ORDERING"
+                                                        : "NCCL_PVRDMA_RELAXED_ORDERING",
+                                          .not_here = no_use_of_ordering(h, p)};
+}
+
+/* Tries what the adapter can do with GPU memory and relaxed ordering, and logs it. */
 static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
 {
+    char ordering[200];
     const struct pvn_hca *h = &found.table.hcas[hca];
     const struct pvn_params *p = pvn_params_get();
     struct pvn_rdma_gpu_cfg cfg = {
@@ -87,10 +111,14 @@ static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
         .flush = (enum pvn_flush_mode)p->flush,
         .nccl_no_dmabuf = !p->dmabuf,
         .cuda_lib = p->cuda_lib};
+    const struct pvn_rdma_ordering_cfg order = ordering_of(h);
     struct pvn_rdma_adapter *a =
-        pvn_rdma_adapter_new(found.v, &found.options, &found.table, hca, &cfg, err);
-    if (a)
-        pvn_info(PVN_INIT | PVN_NET, "%s: %s", h->name, pvn_rdma_adapter_gpu_cap(a)->text);
+        pvn_rdma_adapter_new(found.v, &found.options, &found.table, hca, &cfg, &order, err);
+    if (!a)
+        return NULL;
+    pvn_info(PVN_INIT | PVN_NET, "%s: %s", h->name, pvn_rdma_adapter_gpu_cap(a)->text);
+    pvn_info(PVN_INIT | PVN_NET, "%s: relaxed ordering: %s", h->name,
+             pvn_rdma_ordering_text(pvn_rdma_adapter_ordering(a), ordering, sizeof(ordering)));
     return a;
 }
 

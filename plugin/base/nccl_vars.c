@@ -14,9 +14,6 @@ static const struct pvn_nccl_var table[] = {
     {"NCCL_IB_SPLIT_DATA_ON_QPS", PVN_NCCL_LOST, NULL,
      "Every message is cut into chunks (NCCL_PVRDMA_RDMA_CHUNK), and each goes to the next of "
      "NCCL_PVRDMA_QPS queue pairs."},
-    {"NCCL_IB_PCI_RELAXED_ORDERING", PVN_NCCL_LOST, "0 2",
-     "Memory is registered without relaxed ordering, since what announces data must not overtake "
-     "them."},
     {"NCCL_IB_AR_THRESHOLD", PVN_NCCL_LOST, NULL,
      "With adaptive routing (NCCL_PVRDMA_ADAPTIVE_ROUTING) data and their completion are one "
      "request, whatever the size."},

@@ -103,8 +103,9 @@ struct pvn_params {
     int rdma_mode;        /* enum pvn_rdma_mode_param */
     uint64_t rdma_poll;
     uint64_t rdma_short;
-    int gpu_mem; /* enum pvn_gpu_mem_mode */
-    int flush;   /* enum pvn_flush_mode */
+    int relaxed_ordering; /* enum pvn_ordering_mode of net-pvrdma/ordering.h */
+    int gpu_mem;          /* enum pvn_gpu_mem_mode */
+    int flush;            /* enum pvn_flush_mode */
     bool dmabuf;
 
     /* both */

@@ -51,6 +51,7 @@ static const struct pvn_param_word encrypt_words[] = {{"auto", PVN_ENCRYPT_AUTO}
 
 static const struct pvn_param_word auto0_words[] = {{"auto", 0}, {NULL, 0}};
 static const struct pvn_param_word auto1_words[] = {{"auto", -1}, {NULL, 0}};
+static const struct pvn_param_word auto2_words[] = {{"auto", 2}, {NULL, 0}};
 static const struct pvn_param_word unset_words[] = {{"unset", -1}, {NULL, 0}};
 
 static const struct pvn_param_def table[] = {
@@ -367,6 +368,19 @@ static const struct pvn_param_def table[] = {
      .help = "Messages up to this size between host memory travel together with their record in "
              "one write, and the receiver copies them into their buffer. 0: this end sends none "
              "and requests none from the peer; every message is written straight into its buffer."},
+    {.name = "RELAXED_ORDERING",
+     .alias = "NCCL_IB_PCI_RELAXED_ORDERING",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = 0,
+     .max = 2,
+     .words = auto2_words,
+     FIELD(relaxed_ordering),
+     .help =
+         "Whether an adapter may write into registered memory in any order (PCI Express relaxed "
+         "ordering), which many hosts need for its full bandwidth. For connections in imm mode "
+         "alone: a record must not overtake its data. auto: where adapter and libibverbs "
+         "(rdma-core 28) have it; 0: never; 1: as auto, with a warning where it cannot be had."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",

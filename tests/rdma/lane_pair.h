@@ -48,11 +48,20 @@ struct RdmaOptions {
     bool may_block = false;                   // as when a comm is set up
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
     void (*edit_offer)(uint8_t *) = nullptr;  // applied to both ends' offers
+    bool relaxed_rings = false; // the lanes' own memory has relaxed ordering, which is a fault
 };
+
+inline const pvn_verbs *verbs_below = nullptr; // those that the next function registers by
+inline ibv_mr *reg_relaxed(ibv_pd *pd, void *addr, size_t len, int access)
+{
+    return verbs_below->reg_mr_iova2(pd, addr, len, reinterpret_cast<uintptr_t>(addr),
+                                     static_cast<unsigned>(access | IBV_ACCESS_RELAXED_ORDERING));
+}
 
 // One device, opened as the plugin would, and a lane and an engine on it.
 struct RdmaEnd {
     const pvn_verbs *v = nullptr;
+    pvn_verbs relaxed = {}; // the same, which registers the lane's memory with relaxed ordering
     ibv_context *ctx = nullptr;
     ibv_pd *pd = nullptr;
     pvn_lane *lane = nullptr;
@@ -89,6 +98,12 @@ struct RdmaEnd {
         ASSERT_EQ(0, v->query_device(ctx, &da));
         ASSERT_EQ(0, pvn_verbs_query_port(v, ctx, 1, &pa));
         c->v = v;
+        if (o.relaxed_rings) {
+            verbs_below = v;
+            relaxed = *v;
+            relaxed.reg_mr = reg_relaxed;
+            c->v = &relaxed;
+        }
         c->ctx = ctx;
         c->pd = pd;
         strcpy(c->name, "soft0:1");
@@ -145,7 +160,7 @@ struct RdmaEnd {
     }
 
     // Registers memory for this end's lane; lives as long as the end.
-    pvn_mr *reg(void *p, size_t len)
+    pvn_mr *reg(void *p, size_t len, int also = 0)
     {
         auto r = std::make_unique<Reg>();
         r->mr.addr = p;
@@ -153,8 +168,10 @@ struct RdmaEnd {
         r->mem = static_cast<pvn_rdma_mem *>(calloc(1, sizeof(pvn_rdma_mem) + 2 * sizeof(void *)));
         r->mem->addr = reinterpret_cast<uintptr_t>(p);
         r->mem->count = 1;
-        ibv_mr *mr = v->reg_mr(
-            pd, p, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+        int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        ibv_mr *mr =
+            also ? v->reg_mr_iova2(pd, p, len, r->mem->addr, static_cast<unsigned>(access | also))
+                 : v->reg_mr(pd, p, len, access);
         // Without a key the lane refuses to send from it.
         EXPECT_NE(nullptr, mr) << len << " bytes: " << strerror(errno);
         r->mem->part[0].mr = mr;

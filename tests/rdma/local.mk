@@ -3,7 +3,7 @@
 # The RDMA lane on softverbs.
 PVN_TESTS += tests/rdma/test_rdma_lane
 tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/test_rdma_lane_faults.cc \
-    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h \
+    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_ordering.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h \
     tests/rdma/wrap.c tests/rdma/wrap.h
 tests_rdma_test_rdma_lane_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_rdma_lane_LDADD = tests/support/libengine-calls.la libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
@@ -152,3 +152,9 @@ tests_rdma_test_plugin_memory_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_memory_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_memory_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 endif
+PVN_TESTS += tests/rdma/test_plugin_ordering
+tests_rdma_test_plugin_ordering_SOURCES = tests/rdma/test_plugin_ordering.cc tests/rdma/plugin_gpu.h tests/abi/nccl_side.h tests/softverbs/fixture.h \
+    tests/support/fakecuda_fixture.h
+tests_rdma_test_plugin_ordering_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_ordering_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_ordering_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la

@@ -107,6 +107,20 @@ into_gpu_only() {
 cuda=$build/tests/support/.libs/libcuda.so.1
 pair gpu pvrdma $info "$info PVN_SOFTVERBS_PROFILE=roce FAKECUDA_APP=1 NCCL_PVRDMA_CUDA_LIB=$cuda" ring --check --size 4M
 verdict "a device whose queue is expensive to poll receives by records from a host with GPUs" into_gpu_only
+# An adapter that makes use of relaxed ordering wherever it may: tests/softverbs/sv_relaxed.c.
+echo "set relaxed_ordering 2" >"$tmp/relaxed"
+relaxed="PVN_SOFTVERBS_CONFIG=$tmp/relaxed PVN_SOFTVERBS_TOTALS=$tmp/totals"
+held() { awk '{ for (i = 1; i <= NF; i++) if (sub(/^relaxed=/, "", $i)) sum += $i } END { print sum + 0 }' "$tmp/totals"; }
+may_relax() { mode_is && grep -q 'mlx5_0: relaxed ordering: on in imm mode' "$tmp/out1"; }
+is_relaxed() { may_relax && [ "$(held)" -gt 0 ]; }
+is_strict() { may_relax && [ "$(held)" -eq 0 ]; }
+mode=imm
+pair relaxed roce "$info $relaxed" "$info $relaxed" ring --check --size 4M
+verdict "imm mode bears relaxed ordering, roce" is_relaxed
+rm -f "$tmp/totals"
+mode=record
+pair strict pvrdma $info "$info PVN_SOFTVERBS_PROFILE=roce $relaxed" ring --check --size 4M
+verdict "record mode with the same adapter has no relaxed ordering" is_strict
 no_modes() { by_tcp && grep -q 'mode, and neither can do the other' "$tmp/out0" "$tmp/out1"; }
 pair nomode pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=record" $p2p
 verdict "modes that exclude each other fall back to TCP" no_modes

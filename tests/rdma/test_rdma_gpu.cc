@@ -33,7 +33,7 @@ struct HostRegistrar {
     const pvn_verbs *v;
     ibv_pd *pd;
     int live = 0;
-    static int reg(void *arg, const pvn_mr *mr, int, uint64_t, pvn_rdma_mem **out, pvn_err *)
+    static int reg(void *arg, const pvn_mr *mr, bool, int, uint64_t, pvn_rdma_mem **out, pvn_err *)
     {
         auto *h = static_cast<HostRegistrar *>(arg);
         auto *mem =
@@ -68,11 +68,11 @@ class RdmaGpu : public FakeCuda
     int (*pin)(void *, size_t, int) = nullptr;
 
     // The lane is there before the device's verdict, so it queries through these.
-    static int lane_reg(void *arg, const pvn_mr *mr, int fd, uint64_t offset, pvn_rdma_mem **out,
-                        pvn_err *err)
+    static int lane_reg(void *arg, const pvn_mr *mr, bool relaxed, int fd, uint64_t offset,
+                        pvn_rdma_mem **out, pvn_err *err)
     {
         auto &r = static_cast<RdmaGpu *>(arg)->registrar;
-        return r.reg(r.arg, mr, fd, offset, out, err);
+        return r.reg(r.arg, mr, relaxed, fd, offset, out, err);
     }
     static void lane_dereg(void *arg, pvn_rdma_mem *mem)
     {
@@ -231,7 +231,7 @@ TEST_F(RdmaGpu, PvrdmaWithoutPeerMemoryStages)
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
     pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
     pvn_rdma_mem *mem = nullptr;
-    EXPECT_EQ(registrar.reg(registrar.arg, &mr, -1, 0, &mem, &why), -EOPNOTSUPP);
+    EXPECT_EQ(registrar.reg(registrar.arg, &mr, false, -1, 0, &mem, &why), -EOPNOTSUPP);
     EXPECT_EQ(mem, nullptr);
 }
 
@@ -252,12 +252,12 @@ TEST_F(RdmaGpu, NcclsDescriptorIsUsedForGpuMemoryAndNoneForHostMemory)
     ASSERT_EQ(pvn_cuda_export(cu, a, kMiB, false, &fd, &why), 0) << why.reason[0];
     pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
     pvn_rdma_mem *gmem = nullptr, *hmem = nullptr;
-    ASSERT_EQ(registrar.reg(registrar.arg, &mr, fd, 0, &gmem, &why), 0) << why.reason[0];
+    ASSERT_EQ(registrar.reg(registrar.arg, &mr, false, fd, 0, &gmem, &why), 0) << why.reason[0];
     close(fd);
     EXPECT_EQ(host.live, 0);
     std::vector<uint8_t> buf(5000);
     pvn_mr hmr = region(reinterpret_cast<uintptr_t>(buf.data()), buf.size(), NCCL_PTR_HOST);
-    ASSERT_EQ(registrar.reg(registrar.arg, &hmr, -1, 0, &hmem, &why), 0);
+    ASSERT_EQ(registrar.reg(registrar.arg, &hmr, false, -1, 0, &hmem, &why), 0);
     EXPECT_EQ(host.live, 1);
 
     EXPECT_EQ(registrar.flush(registrar.arg, gmem, &why), 0) << why.reason[0];
@@ -382,14 +382,14 @@ TEST_F(RdmaGpu, RegionsAreSharedByBufferIdNotByAddress)
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
     pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA), part = region(a + 5000, 1000, NCCL_PTR_CUDA);
     pvn_rdma_mem *first = nullptr, *second = nullptr, *fresh = nullptr;
-    ASSERT_EQ(registrar.reg(registrar.arg, &mr, -1, 0, &first, &why), 0);
-    ASSERT_EQ(registrar.reg(registrar.arg, &part, -1, 0, &second, &why), 0);
+    ASSERT_EQ(registrar.reg(registrar.arg, &mr, false, -1, 0, &first, &why), 0);
+    ASSERT_EQ(registrar.reg(registrar.arg, &part, false, -1, 0, &second, &why), 0);
     EXPECT_EQ(first->part[0].mr, second->part[0].mr);
     registrar.dereg(registrar.arg, first);
     fake->free(a);
     ASSERT_EQ(a, fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536))
         << "the double gives the address out again";
-    ASSERT_EQ(registrar.reg(registrar.arg, &mr, -1, 0, &fresh, &why), 0);
+    ASSERT_EQ(registrar.reg(registrar.arg, &mr, false, -1, 0, &fresh, &why), 0);
     EXPECT_NE(second->part[0].mr, fresh->part[0].mr) << "the region of freed memory";
     registrar.dereg(registrar.arg, second);
     registrar.dereg(registrar.arg, fresh);

@@ -257,10 +257,28 @@ TEST_F(Param, NcclSwitchesWithOneSide)
     EXPECT_TRUE(warnings.empty());
 }
 
+/* The numbers are NCCL's, and so is the default, 2. */
+TEST_F(Param, RelaxedOrderingHasNcclsNumbers)
+{
+    for (int value : {0, 1, 2}) {
+        ASSERT_EQ(0, read({"NCCL_IB_PCI_RELAXED_ORDERING=" + std::to_string(value)})) << why();
+        EXPECT_EQ(value, params.relaxed_ordering);
+        EXPECT_EQ(PVN_PARAM_FROM_ALIAS, params.source[row_index("RELAXED_ORDERING")]);
+        EXPECT_EQ(value == 2 ? "auto" : std::to_string(value), shown("RELAXED_ORDERING", params));
+    }
+    ASSERT_EQ(0, read({"NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_PVRDMA_RELAXED_ORDERING=0"}));
+    EXPECT_EQ(0, params.relaxed_ordering);
+    ASSERT_EQ(0, read({"NCCL_PVRDMA_RELAXED_ORDERING=auto"}));
+    EXPECT_EQ(2, params.relaxed_ordering);
+    ASSERT_EQ(0, read({"NCCL_IB_PCI_RELAXED_ORDERING=-2"})) << "NCCL's word for unset";
+    EXPECT_EQ(2, params.relaxed_ordering);
+    EXPECT_TRUE(warnings.empty());
+}
+
 TEST_F(Param, WhatIsMissedIsSaidOnce)
 {
     const std::vector<std::string> silent = {
-        "NCCL_IB_FIFO_TC=-1",      "NCCL_IB_FIFO_TC=",   "NCCL_IB_PCI_RELAXED_ORDERING=2",
+        "NCCL_IB_FIFO_TC=-1",      "NCCL_IB_FIFO_TC=",   "NCCL_IB_OOO_RQ=0",
         "NCCL_IB_DATA_DIRECT=0x0", "NCCL_CROSS_NIC=1",   "NCCL_IB_USE_INLINE=1",
         "NCCL_ENV_PLUGIN=NONE",    "NCCL_NO_SUCH_ONE=1", "NCCL_IB_FIFO_TCX=1",
         "NCCL_IB_FIFO_TC",         "XNCCL_IB_FIFO_TC=1"};
@@ -271,7 +289,7 @@ TEST_F(Param, WhatIsMissedIsSaidOnce)
         const char *setting, *names;
     } said[] = {{"NCCL_IB_FIFO_TC=46", "NCCL_PVRDMA_TC"},
                 {"NCCL_IB_SPLIT_DATA_ON_QPS=1", "NCCL_PVRDMA_RDMA_CHUNK"},
-                {"NCCL_IB_PCI_RELAXED_ORDERING=1", "relaxed ordering"},
+                {"NCCL_IB_OOO_RQ=1", "out of order"},
                 {"NCCL_SOCKET_RETRY_SLEEP_MSEC=500", "NCCL_PVRDMA_CONNECT_TIMEOUT"},
                 {"NCCL_IB_RESILIENCY_PORT_RECOVERY=0", "NCCL_PVRDMA_FAILOVER"},
                 {"NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_INTERVAL=9", "no setting"},

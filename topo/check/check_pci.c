@@ -183,8 +183,8 @@ static void relaxed_ordering_off(struct pvn_topo_check_run *run, const struct pv
     }
     pvn_topo_check_row(
         run, "relaxed-ordering", PVN_TOPO_LEVEL_WARN, dev->name,
-        "switch it on in the BIOS or with setpci (DevCtl bit 4); NCCL requests it with "
-        "NCCL_IB_PCI_RELAXED_ORDERING",
+        "switch it on in the BIOS or with setpci (DevCtl bit 4); NCCL and the plugin then use it "
+        "by default (NCCL_PVRDMA_RELAXED_ORDERING)",
         "%s may not set the attribute (DevCtl bit 4 is off); on many servers that costs "
         "bandwidth",
         p->bdf);
