@@ -48,6 +48,7 @@ def run(build, seed):
     r = random.Random(seed)
     mode, pairs = r.choice(["record", "imm", "send"]), r.choice([1, 1, 1, 2, 3])
     rules = "\n".join(rule(r, i) for i in range(r.randrange(1, 4)))
+    profile = r.choice(["pvrdma", "roce"])  # roce: in imm mode with relaxed ordering, of which the adapter makes use
     tmp = tempfile.mkdtemp()
     try:
         for name in ("fabric", "sys"):
@@ -56,7 +57,7 @@ def run(build, seed):
             f.write(rules + "\n")
         env = dict(os.environ, NCCL_SOCKET_IFNAME="lo", NCCL_PVRDMA_FAILOVER="1", NCCL_PVRDMA_FAILOVER_TIMEOUT="15s",
                    NCCL_IB_TIMEOUT="14", NCCL_PVRDMA_RDMA_MODE=mode, NCCL_PVRDMA_QPS=str(pairs),
-                   NCCL_PVRDMA_VERBS_LIB=f"{build}/tests/softverbs/.libs/libsoftverbs.so", PVN_SOFTVERBS_PROFILE="pvrdma",
+                   NCCL_PVRDMA_VERBS_LIB=f"{build}/tests/softverbs/.libs/libsoftverbs.so", PVN_SOFTVERBS_PROFILE=profile, PVN_SOFTVERBS_SET="set relaxed_ordering 2",
                    PVN_SOFTVERBS_DIR=f"{tmp}/fabric", PVN_SOFTVERBS_SYSFS=f"{tmp}/sys", NCCL_PVRDMA_SYSFS_ROOT=f"{tmp}/sys",
                    PVN_SOFTVERBS_FAULTS=f"{tmp}/rules", NCCL_PVRDMA_STATS_DIR=f"{tmp}/stats")
         done = subprocess.run(["timeout", "300", f"{build}/pvn-perf", "ring", "--ranks", "2", "--check", "--verbose", "--plugin",
@@ -74,7 +75,7 @@ def run(build, seed):
         verdict = "NO END"
     else:
         verdict = "ended"
-    print(f"seed {seed} {mode} {pairs}: {verdict}, {failovers} failovers", flush=True)
+    print(f"seed {seed} {profile} {mode} {pairs}: {verdict}, {failovers} failovers", flush=True)
     if verdict != "survived":
         print("    " + rules.replace("\n", "\n    "), flush=True)
         with open(f"failover-{seed}.log", "w") as f:
