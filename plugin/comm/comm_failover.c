@@ -183,10 +183,37 @@ static void remember(struct pvn_comm *c, const struct pvn_err *why)
              c->link.conn->where, c->link.conn->who);
 }
 
-int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
+/* Counts the loss and remembers its path. 0, or the comm's error. */
+static int note_loss(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct pvn_err err = *why;
+
+    if (loses_without_end(c)) {
+        pvn_err_add(&err, "the lanes were lost %d times, and no message was delivered meanwhile",
+                    LOSSES_MAX);
+        return comm_fail(c, &err);
+    }
+    remember(c, why);
+    return 0;
+}
+
+/* After a loss, in FENCE. */
+static void connect_after_pause(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
     char text[PVN_ERR_TEXT_LEN];
+
+    c->link.failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
+    pvn_link_back_lost(&c->link);
+    pvn_conn_locate(c->link.conn, 0, &err);
+    pvn_err_format(&err, text, sizeof(text));
+    pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
+             text);
+}
+
+int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct pvn_err err = *why;
 
     if (c->link.failover)
         return 0;
@@ -204,22 +231,12 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
         pvn_err_add(&err, "%s", ENDED);
         return comm_fail(c, &err);
     }
-    if (loses_without_end(c)) {
-        pvn_err_add(&err, "the lanes were lost %d times, and no message was delivered meanwhile",
-                    LOSSES_MAX);
-        return comm_fail(c, &err);
-    }
-    remember(c, why);
-    if (pause_comm(c, why) != 0)
+    if (note_loss(c, why) != 0 || pause_comm(c, why) != 0)
         return c->end.err.code;
     c->link.failover->hung_up = hung_up;
-    c->link.failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
-    pvn_link_back_lost(&c->link);
+    /* Before a better connection is given up: a peer that goes over to that hears the reason first. */
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
-    pvn_conn_locate(c->link.conn, 0, &err);
-    pvn_err_format(&err, text, sizeof(text));
-    pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
-             text);
+    connect_after_pause(c, why);
     return 0;
 }
 
@@ -253,6 +270,21 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
     c->link.failover->next = next;
     if (c->link.sender)
         tell_peer(c, PVN_FRAME_SWITCH, &why);
+    return 0;
+}
+
+/* The peer has lost a lane before it knew of the switch, so it has given up the better connection and waits for another
+ * one. 0, or the comm's error. */
+static int switch_is_off(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct pvn_link_failover *f = c->link.failover;
+
+    if (note_loss(c, why) != 0)
+        return c->end.err.code;
+    pvn_link_leave_better(&c->link);
+    pvn_engine_pause_because(c->engine, why);
+    f->began_ns = f->since_ns = f->stepped_ns;
+    connect_after_pause(c, why);
     return 0;
 }
 
@@ -318,6 +350,9 @@ static int watch_peer(struct pvn_comm *c)
     /* 1: it has closed its end, for which the lanes are fenced first. */
     if (rc == -EREMOTEIO || rc == -EPROTO)
         return give_up(c, &err, "failover");
+    /* 2: it has lost a lane. In any other failover that changes nothing. */
+    if (rc == 2 && c->link.sender && c->link.failover->switches && c->link.state == PVN_LINK_FENCE)
+        return switch_is_off(c, &err);
     if (rc != -EPIPE || before || c->link.failover->exchanged)
         return 0;
     if (!pvn_conn_keeps(c->link.conn))
@@ -475,7 +510,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
 {
     const struct pvn_link_failover *f = c->link.failover;
     uint64_t since_ns = f->since_ns;
-    bool switched = f->switches && f->attempts == 0 && c->link.back.slower_ns;
+    bool switched = f->switches && c->link.back.slower_ns;
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_conn *old;
     int rc;

@@ -136,6 +136,21 @@ bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why)
     return l->conn->ctrl.eof && pvn_paths_are_all(&l->paths, f->refused);
 }
 
+/* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
+static void close_next(struct pvn_link_failover *f)
+{
+    if (f->next)
+        f->next->replaced = true;
+    pvn_conn_close(f->next, NULL);
+    f->next = NULL;
+    f->switches = false;
+}
+
+void pvn_link_leave_better(struct pvn_link *l)
+{
+    close_next(l->failover);
+}
+
 void pvn_link_drop_next(struct pvn_link *l)
 {
     struct pvn_link_failover *f = l->failover;
@@ -145,13 +160,9 @@ void pvn_link_drop_next(struct pvn_link *l)
         pvn_path_memory_lost(&l->paths.memory, f->path,
                              pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
                              pvn_now_ns());
-    /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
-    if (f->next)
-        f->next->replaced = true;
     if (f->next && f->step == PVN_LINK_EXCHANGE_REPORTED)
         pvn_link_keep_expect(l, f->next->cfg.nonce);
-    pvn_conn_close(f->next, NULL);
-    f->next = NULL;
+    close_next(f);
     f->step = PVN_LINK_EXCHANGE_BEGINS;
     f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);
     pvn_link_note(l, PVN_LINK_AGAIN);

@@ -29,7 +29,8 @@ struct pvn_link_failover {
     unsigned refusals;
     bool exchanged; /* the peer may have given up the old connection */
     bool hung_up;   /* the old control connection has ended in order, and no other shows the peer */
-    bool switches;  /* not after a loss, but to better lanes */
+    bool
+        switches; /* not after a loss, but to better lanes: `next`, which an acceptor may not have yet */
     unsigned attempts;
     unsigned path; /* connector: of `next` */
     struct pvn_path_watch silence;
@@ -63,6 +64,9 @@ bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why);
 /* Closes the next connection, if there is one, without a GOODBYE, and another one is to be made after a pause (AGAIN); an
  * acceptor's attempts (link_back.h) begin again, a connector's end. No memory is registered with its lanes any more. */
 void pvn_link_drop_next(struct pvn_link *l);
+
+/* Connector, in FENCE: a switch becomes a failover after a loss, whose first attempt is still to come. */
+void pvn_link_leave_better(struct pvn_link *l);
 
 /* Looks, at an acceptor that no connection shows the peer, for its process. */
 void pvn_link_look_for_peer(struct pvn_link *l, uint64_t now);

@@ -167,6 +167,8 @@ bool pvn_engine_paused(const struct pvn_engine *e);
 const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e);
 /* Pauses an engine that outlives its lanes. The first reason is kept. */
 void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why);
+/* Paused: for another reason from now on. */
+void pvn_engine_pause_because(struct pvn_engine *e, const struct pvn_err *why);
 /* Takes the events that the lanes, which are fenced, still have. 0 or the engine's error. */
 int pvn_engine_drain(struct pvn_engine *e);
 /* Receiver, from any thread: messages that have been received whole, at least. */

@@ -41,6 +41,11 @@ void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
     e->pause_err = *why;
 }
 
+void pvn_engine_pause_because(struct pvn_engine *e, const struct pvn_err *why)
+{
+    e->pause_err = *why;
+}
+
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
 {
     if (e->state == ENG_FAILED)

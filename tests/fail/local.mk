@@ -33,7 +33,7 @@ tests_fail_test_faults_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(T
 PVN_TESTS += tests/fail/test_failover_peer
 tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/fail/test_failover_close.cc tests/fail/test_failover_control.cc \
     tests/fail/test_failover_kept.cc \
-    tests/fail/test_failover_paths.cc tests/fail/failover_peer.h tests/fail/raw_comm.h tests/fail/raw_peer.h
+    tests/fail/test_failover_paths.cc tests/fail/test_failover_switch.cc tests/fail/failover_peer.h tests/fail/raw_comm.h tests/fail/raw_peer.h
 tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 

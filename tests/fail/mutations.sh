@@ -93,6 +93,9 @@ mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIs
 mutate every-loss-is-remembered $peer:FailoverSending.APathThatHasDeliveredIsDialledFirst $connect/path_memory.c 's/\*lost \|= useless;/*lost = true;/'
 mutate losses-do-not-pause $peer:FailoverSending.LossesOneAfterTheOtherTakeLonger $comm/comm_failover.c \
     's/pvn_now_ns\(\) \+ pause_ns\(.*\)/pvn_now_ns()/'
+# A switch that the peer has not heard of when it loses a lane.
+mutate lane-down-in-a-switch-is-ignored $peer:FailoverSwitch.ThePeerHasLostALaneBefore $comm/comm_failover.c 's/if \(rc == 2 && /if (false \&\& /'
+mutate goodbye-on-the-better-connection $peer:FailoverSwitch.ThePeerHasLostALaneBefore $connect/link_failover.c 's/f->next->replaced = true;/;/'
 # Connections that are left behind.
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
 mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \
