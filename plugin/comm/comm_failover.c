@@ -111,7 +111,7 @@ static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
 {
     struct pvn_err err = PVN_ERR_INIT;
 
-    if (said->has_received)
+    if (c->link.sender && said->has_received)
         pvn_engine_acknowledge(c->engine, said->has_received);
     pvn_err_set(&err, -ECONNRESET, "the peer has closed its end of the comm");
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);

@@ -109,9 +109,9 @@ s/return !is_alive\(c\) \|\| now/return now/'
 mutate goodbye-without-the-number $peer:FailoverReceiving.ItsGoodbyeSaysWhatItHas $connect/wire.c \
     '/^int pvn_goodbye_encode/,/^}/s/received, 8/0, 8/'
 mutate goodbye-number-is-ignored $peer:FailoverSending.AGoodbyeOfAPeerThatHasEverything $comm/comm_failover.c \
-    's/^    if \(said->has_received\)/    if (false)/'
+    's/^    if \(c->link.sender && said->has_received\)/    if (false)/'
 mutate goodbye-number-is-ignored-on-the-new-one $peer:FailoverSending.AGoodbyeOnTheNewConnection $comm/comm_failover.c \
-    's/^    if \(said->has_received\)/    if (false)/'
+    's/^    if \(c->link.sender && said->has_received\)/    if (false)/'
 mutate closed-comm-answers-nobody $peer:FailoverReceiving.APeerThatConnectsAgainAfterTheClose $connect/listener_resumed.c \
     '/^void pvn_listener_dismiss/,/^}/s/pvn_conn_goodbye\(c\);/;/'
 # Secrets, memory, clocks.

@@ -134,6 +134,22 @@ TEST(FailoverReceiving, IsClosedByAnotherThread)
     });
 }
 
+// Only a receiver has a number to say.
+TEST(FailoverReceiving, AGoodbyeWithANumberFromASender)
+{
+    alone([] {
+        Receiving r;
+        r.ends(
+            [&] {
+                raw::Bytes number(8);
+                EXPECT_EQ(8, pvn_goodbye_encode(number.data(), 8, 1));
+                r.ctrl.send(lane_down());
+                r.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, number));
+            },
+            "the peer has closed its end of the comm");
+    });
+}
+
 // The acknowledgement of the last message is lost or late, and the peer closes meanwhile.
 TEST(FailoverSending, AGoodbyeOfAPeerThatHasEverything)
 {
