@@ -140,7 +140,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     if (c->engine)
         comm_publish_last(c);
     comm_mr_detach_next(c);
-    pvn_link_end(&c->link);
+    pvn_link_end(&c->link, &c->end.err, 0);
     pvn_conn_fail(c->link.conn, &c->end.err);
     return c->end.err.code;
 }

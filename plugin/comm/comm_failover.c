@@ -281,6 +281,7 @@ static int switch_is_off(struct pvn_comm *c, const struct pvn_err *why)
 
     if (note_loss(c, why) != 0)
         return c->end.err.code;
+    comm_mr_detach_next(c);
     pvn_link_leave_better(&c->link);
     pvn_engine_pause_because(c->engine, why);
     f->began_ns = f->since_ns = f->stepped_ns;
@@ -444,9 +445,17 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_link_failover *f = c->link.failover;
     bool refused = c->link.sender && pvn_link_is_refused(&c->link, why);
+    bool goodbye = f->next && f->next->goodbye;
 
     f->last = *why;
-    if (f->next && f->next->goodbye)
+    /* In a switch the receiver's comm goes on, or says the same on the old connection. */
+    if (goodbye && f->switches && c->link.sender) {
+        struct pvn_err off = PVN_ERR_INIT;
+
+        pvn_err_set(&off, -ENETDOWN, "the peer has given up the better connection");
+        return switch_is_off(c, &off) ? c->end.err.code : -EAGAIN;
+    }
+    if (goodbye)
         return peer_has_closed(c, f->next);
     comm_mr_detach_next(c);
     pvn_link_drop_next(&c->link);

@@ -577,7 +577,7 @@ int pvn_comm_close(struct pvn_comm *c)
     comm_help_leave(c);
     comm_live_leave(c);
     comm_mr_detach_next(c);
-    pvn_link_end(&c->link);
+    pvn_link_end(&c->link, NULL, c->engine ? pvn_engine_received(c->engine) : 0);
     if (c->link.keeper)
         pvn_listener_let_go(c->link.keeper);
     if (c->link.listener)

@@ -183,7 +183,7 @@ bool pvn_conn_worth_is_fast(int worth);
 /*
  * Frames while UP, for a failover. Send: 0 queued, and written as far as the socket takes it; len
  * is what an encoder returned. Expect: 1 a frame of this type, -EAGAIN, else *err: the peer's error
- * frame, its end, or another frame.
+ * frame, its GOODBYE (as `goodbye` says then), its end, or another frame.
  */
 int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
                   struct pvn_err *err);

@@ -221,11 +221,15 @@ int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t 
         return rc;
     if (got == PVN_FRAME_BEAT && c->theirs.features & PVN_FEATURE_BEATS)
         return -EAGAIN;
-    if (got == PVN_FRAME_ERROR && pvn_reason_decode(*body, *len, text, err) == 0)
+    if (got == PVN_FRAME_GOODBYE) {
+        conn_take_goodbye(c, *body, *len);
+        pvn_err_set(err, -ECONNABORTED, "the peer has closed the new connection");
+    } else if (got == PVN_FRAME_ERROR && pvn_reason_decode(*body, *len, text, err) == 0) {
         pvn_err_set(err, -EREMOTEIO, "the peer gave up: %s", text);
-    else
+    } else {
         pvn_err_set(err, -EPROTO, "%s frame where %s was expected", pvn_frame_name(got),
                     pvn_frame_name(type));
+    }
     pvn_err_set_fault(err, PVN_FAULT_REMOTE);
     return err->code;
 }

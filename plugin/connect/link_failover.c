@@ -49,10 +49,17 @@ struct pvn_conn *pvn_link_take_over(struct pvn_link *l, uint64_t messages)
     return old;
 }
 
-void pvn_link_end(struct pvn_link *l)
+void pvn_link_end(struct pvn_link *l, const struct pvn_err *why, uint64_t received)
 {
+    struct pvn_conn *next = l->failover ? l->failover->next : NULL;
+
+    /* It may be all that still leads to the peer. */
+    if (next && why && next->state == PVN_CONN_UP)
+        pvn_conn_fail(next, why);
+    if (next)
+        next->received = received;
     if (l->failover) {
-        pvn_conn_close(l->failover->next, "the comm was closed during a failover");
+        pvn_conn_close(next, "the comm was closed during a failover");
         forget(l);
     }
     pvn_link_back_stop(l);
@@ -149,6 +156,9 @@ static void close_next(struct pvn_link_failover *f)
 void pvn_link_leave_better(struct pvn_link *l)
 {
     close_next(l->failover);
+    l->failover->step = PVN_LINK_EXCHANGE_BEGINS;
+    if (l->state == PVN_LINK_EXCHANGE)
+        pvn_link_note(l, PVN_LINK_AGAIN);
 }
 
 void pvn_link_drop_next(struct pvn_link *l)

@@ -53,8 +53,9 @@ bool pvn_link_failover_begin(struct pvn_link *l);
  * old one, which the caller closes; RESUMED is the caller's to note. */
 struct pvn_conn *pvn_link_take_over(struct pvn_link *l, uint64_t messages);
 /* The comm ends: gives up the failover and the return, if there are any, and adopts a control connection that is there, so
- * that the peer hears of the end. No memory is registered with the next connection's lanes any more. */
-void pvn_link_end(struct pvn_link *l);
+ * that the peer hears of the end. On a next connection that is up it hears why; NULL: the comm is closed, and a receiver has
+ * `received` so many messages. No memory is registered with the next connection's lanes any more. */
+void pvn_link_end(struct pvn_link *l, const struct pvn_err *why, uint64_t received);
 
 /* Makes the next connection, after its pause, or takes it from the listener or from the return: 0 it is up, -EAGAIN call
  * again, else *err says why it is lost; it stays in `next`, for pvn_link_drop_next. fallback_only: of pvn_listener_resumed. */
@@ -65,7 +66,8 @@ bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why);
  * acceptor's attempts (link_back.h) begin again, a connector's end. No memory is registered with its lanes any more. */
 void pvn_link_drop_next(struct pvn_link *l);
 
-/* Connector, in FENCE: a switch becomes a failover after a loss, whose first attempt is still to come. */
+/* Connector, in FENCE or EXCHANGE: a switch becomes a failover after a loss, whose first attempt is still to come (EXCHANGE:
+ * AGAIN). No memory is registered with the next connection's lanes any more. */
 void pvn_link_leave_better(struct pvn_link *l);
 
 /* Looks, at an acceptor that no connection shows the peer, for its process. */

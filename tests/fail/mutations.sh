@@ -96,6 +96,9 @@ mutate losses-do-not-pause $peer:FailoverSending.LossesOneAfterTheOtherTakeLonge
 # A switch that the peer has not heard of when it loses a lane.
 mutate lane-down-in-a-switch-is-ignored $peer:FailoverSwitch.ThePeerHasLostALaneBefore $comm/comm_failover.c 's/if \(rc == 2 && /if (false \&\& /'
 mutate goodbye-on-the-better-connection $peer:FailoverSwitch.ThePeerHasLostALaneBefore $connect/link_failover.c 's/f->next->replaced = true;/;/'
+mutate goodbye-in-a-switch-is-the-paths-fault $peer:FailoverSwitch.ThePeerHasGivenUpTheBetterConnection $comm/comm_failover.c \
+    's/goodbye && f->switches && c->link.sender/false/
+s/if \(goodbye\)$/if (goodbye \&\& !f->switches)/'
 # Connections that are left behind.
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
 mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \
@@ -114,6 +117,10 @@ mutate goodbye-number-is-ignored-on-the-new-one $peer:FailoverSending.AGoodbyeOn
     's/^    if \(c->link.sender && said->has_received\)/    if (false)/'
 mutate closed-comm-answers-nobody $peer:FailoverReceiving.APeerThatConnectsAgainAfterTheClose $connect/listener_resumed.c \
     '/^void pvn_listener_dismiss/,/^}/s/pvn_conn_goodbye\(c\);/;/'
+mutate goodbye-in-the-exchange-is-another-frame $peer:FailoverReceiving.ThePeerClosesTheNewConnection $connect/conn_frame.c \
+    '/^int pvn_conn_expect/,/^}/s/conn_take_goodbye\(.*\);/;/'
+mutate goodbye-without-the-number-on-the-new-one $peer:FailoverReceiving.IsClosedWithANewConnection $connect/link_failover.c 's/next->received = received;/;/'
+mutate end-of-a-failover-without-a-reason $peer:FailoverReceiving.ItsErrorOnTheNewConnection $connect/link_failover.c 's/pvn_conn_fail\(next, why\);/;/'
 # Secrets, memory, clocks.
 mutate session-is-compared-as-it-comes $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/wire.c \
     's/^    if \(len < pvn_preamble_bytes\(in, len\)\)$/for (size_t i = P_SESSION; i < len \&\& i < P_NONCE; i++) if (in[i] != (uint8_t)(session >> 8 * (i - P_SESSION))) return pvn_err_set(err, -EPROTO, "not ours");\n&/'

@@ -134,22 +134,6 @@ TEST(FailoverReceiving, IsClosedByAnotherThread)
     });
 }
 
-// Only a receiver has a number to say.
-TEST(FailoverReceiving, AGoodbyeWithANumberFromASender)
-{
-    alone([] {
-        Receiving r;
-        r.ends(
-            [&] {
-                raw::Bytes number(8);
-                EXPECT_EQ(8, pvn_goodbye_encode(number.data(), 8, 1));
-                r.ctrl.send(lane_down());
-                r.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, number));
-            },
-            "the peer has closed its end of the comm");
-    });
-}
-
 // The acknowledgement of the last message is lost or late, and the peer closes meanwhile.
 TEST(FailoverSending, AGoodbyeOfAPeerThatHasEverything)
 {
@@ -172,26 +156,111 @@ TEST(FailoverSending, AGoodbyeOfAPeerThatHasEverything)
     }
 }
 
-// A peer in a failover sends its GOODBYE on the new connection.
+// A peer in a failover sends its GOODBYE on the new connection, while that is made or when it is up.
 TEST(FailoverSending, AGoodbyeOnTheNewConnection)
 {
+    for (bool up : {false, true}) {
+        alone([&] {
+            Sending s;
+            auto one = [&] { return s.sent == 0 ? s.call() : ncclSuccess; };
+            auto bye = [&] {
+                pvn_hello mine = with_features(77);
+                raw::Bytes has_one(8);
+                EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
+                s.stream.recv(PVN_FRAME_LEN + Sending::kBytes);
+                s.lose();
+                s.ctrl.reset();
+                s.next = greet_plugin(s.l, mine);
+                if (up)
+                    give_lanes(s.next, s.l);
+                s.next.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
+                s.l.s.close();
+            };
+            EXPECT_EQ(ncclSuccess, during(bye, one, [&] { return s.sent == 1; }))
+                << Log::get().text();
+        });
+    }
+}
+
+// And so does a receiver, of whose connections none but the new one may be left.
+TEST(FailoverReceiving, IsClosedWithANewConnection)
+{
     alone([] {
-        Sending s;
-        auto one = [&] { return s.sent == 0 ? s.call() : ncclSuccess; };
-        auto bye = [&] {
-            pvn_hello mine = with_features(77);
-            raw::Bytes has_one(8);
-            EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
-            s.stream.recv(PVN_FRAME_LEN + Sending::kBytes);
-            s.lose();
-            s.ctrl.reset();
-            raw::Sock c = s.l.accept_ctrl();
-            c.send(raw::hello(mine));
-            c.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
-            s.l.s.close();
-        };
-        EXPECT_EQ(ncclSuccess, during(bye, one, [&] { return s.sent == 1; })) << Log::get().text();
+        Receiving r;
+        has_one_message(r);
+        begin_failover(r);
+        r.ctrl.reset();
+        std::atomic<bool> connected{false};
+        std::thread peer([&] {
+            r.connect_again(10);
+            connected = true;
+        });
+        EXPECT_TRUE(eventually([&] {
+            r.others.use();
+            return connected.load();
+        }));
+        peer.join();
+        r.close();
+        EXPECT_EQ(1u, goodbye_of(r.next.ctrl));
     });
+}
+
+// A sender that closes says so on the new connection alone, where the old one is lost.
+TEST(FailoverReceiving, ThePeerClosesTheNewConnection)
+{
+    alone([] {
+        Receiving r;
+        r.ends(
+            [&] {
+                r.ctrl.send(lane_down());
+                r.ctrl.reset();
+                r.connect_again(10);
+                r.next.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
+                shutdown(r.next.ctrl.fd, SHUT_WR);
+            },
+            "the peer has closed its end of the comm");
+    });
+}
+
+// One that fails says why there.
+TEST(FailoverReceiving, ItsErrorOnTheNewConnection)
+{
+    alone([] {
+        setenv("NCCL_PVRDMA_STALL_ABORT", "1s", 1);
+        Receiving r;
+        r.ends(
+            [&] {
+                bool closed = false;
+                r.ctrl.send(lane_down());
+                r.ctrl.reset();
+                r.connect_again(10);
+                EXPECT_NE(std::string::npos,
+                          r.next.ctrl.last_words(&closed).find("NCCL_PVRDMA_STALL_ABORT"));
+                EXPECT_TRUE(closed);
+            },
+            "no new connection within 1 s (NCCL_PVRDMA_STALL_ABORT)");
+    });
+}
+
+// Only a receiver has a number to say.
+TEST(FailoverReceiving, AGoodbyeWithANumberFromASender)
+{
+    for (bool on_the_new_one : {false, true}) {
+        alone([&] {
+            Receiving r;
+            r.ends(
+                [&] {
+                    raw::Bytes number(8);
+                    EXPECT_EQ(8, pvn_goodbye_encode(number.data(), 8, 1));
+                    r.ctrl.send(lane_down());
+                    if (on_the_new_one)
+                        r.connect_again(10);
+                    (on_the_new_one ? r.next.ctrl : r.ctrl)
+                        .send(raw::frame(PVN_FRAME_GOODBYE, number));
+                },
+                "the peer has closed its end of the comm");
+        });
+    }
 }
 
 } // namespace

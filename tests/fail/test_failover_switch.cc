@@ -124,6 +124,8 @@ struct Returning {
     // All goes on over the connection that was made last.
     void goes_on()
     {
+        if (testing::Test::HasFailure())
+            return;
         bool small = s.sent < 3;
         EXPECT_TRUE(said("connected again after")) << Log::get().text();
         EXPECT_FALSE(said("failback: returned")) << Log::get().text();
@@ -151,6 +153,22 @@ TEST(FailoverSwitch, ThePeerHasLostALaneBefore)
         })) << Log::get().text();
         r.goes_on();
         EXPECT_TRUE(said("a cable was pulled")) << Log::get().text();
+    });
+}
+
+// The peer's LANE_DOWN is late, or lost with the old connection.
+TEST(FailoverSwitch, ThePeerHasGivenUpTheBetterConnection)
+{
+    alone([] {
+        Returning r;
+        EXPECT_EQ(ncclSuccess, r.with([&] {
+            r.lose_home();
+            r.offer_better();
+            r.better.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
+            if (r.accept_the_next())
+                r.expect_left();
+        })) << Log::get().text();
+        r.goes_on();
     });
 }
 
