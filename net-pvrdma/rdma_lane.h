@@ -76,8 +76,9 @@ static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, u
 
 /* Who registers memory for lanes of one device: it may keep a cache. Any thread. */
 struct pvn_rdma_registrar {
-    /* dmabuf_fd -1: host memory or a peer-memory client. relaxed: what is written there may reach it
-     * in any order before its completion (ordering.h). 0 and *out, or a negative errno with *err. */
+    /* dmabuf_fd -1: host memory, or GPU memory by a peer-memory client or a dma-buf that is exported here; it stays the
+     * caller's. relaxed: what is written there may reach it in any order before its completion (ordering.h). 0 and *out, or
+     * a negative errno with *err. */
     int (*reg)(void *arg, const struct pvn_mr *mr, bool relaxed, int dmabuf_fd,
                uint64_t dmabuf_offset, struct pvn_rdma_mem **out, struct pvn_err *err);
     void (*dereg)(void *arg, struct pvn_rdma_mem *mem);

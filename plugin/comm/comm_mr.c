@@ -4,10 +4,8 @@
 #include "comm/comm_priv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -43,8 +41,17 @@ static bool may_be_copied(const struct pvn_comm *c)
            !(c->link.conn->lane[0]->caps & GPU_REACH);
 }
 
+/* NCCL's descriptor of GPU memory, which NCCL closes when regMrDmaBuf returns. fd -1: none. Lanes that come later, by a
+ * failover, export one by themselves: one kept for each buffer would use up those that a process may have. Theirs is of
+ * the mapping that the trial at the start has proved, also where NCCL's was forced through PCIe. */
+struct dmabuf {
+    int fd;
+    uint64_t offset;
+};
+
 /* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
-static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_err *err)
+static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct dmabuf from,
+                         struct pvn_err *err)
 {
     m->mr.copy = NULL;
     if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & GPU_REACH)) {
@@ -60,17 +67,18 @@ static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_e
         }
         say_copied(m);
     }
-    return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset, err);
+    return l->ops->mem_reg(l, &m->mr, from.fd, from.offset, err);
 }
 
 /* Registers it with every lane or with none. */
-static int attach(struct pvn_conn *conn, struct pvn_comm_mr *m, struct pvn_err *err)
+static int attach(struct pvn_conn *conn, struct pvn_comm_mr *m, struct dmabuf from,
+                  struct pvn_err *err)
 {
     int i;
 
     for (i = 0; i < conn->nlanes; i++) {
         struct pvn_lane *l = conn->lane[i];
-        int rc = register_with(m, l, err);
+        int rc = register_with(m, l, from, err);
 
         /* -EOPNOTSUPP for host memory: a lane that needs no registration */
         if (rc == 0 || (rc == -EOPNOTSUPP && m->mr.ptr_type == NCCL_PTR_HOST)) {
@@ -91,22 +99,9 @@ static int attach(struct pvn_conn *conn, struct pvn_comm_mr *m, struct pvn_err *
     return 0;
 }
 
-static void close_dmabuf(struct pvn_comm_mr *m)
-{
-    if (m->dmabuf_fd >= 0)
-        close(m->dmabuf_fd);
-    m->dmabuf_fd = -1;
-}
-
-/* A descriptor is needed again when the lanes are replaced. */
-static void done_with_dmabuf(const struct pvn_comm *c, struct pvn_comm_mr *m)
-{
-    if (!pvn_conn_failover(c->link.conn))
-        close_dmabuf(m);
-}
-
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err)
 {
+    const struct dmabuf none = {.fd = -1};
     struct pvn_comm_mr *m;
     int rc = 0;
 
@@ -114,28 +109,8 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err
         if (m->on == conn)
             continue;
         comm_mr_detach(m);
-        rc = attach(conn, m, err);
-        done_with_dmabuf(c, m);
+        rc = attach(conn, m, none, err);
     }
-    return rc;
-}
-
-/* Registers with the lanes if there are any. The descriptor is NCCL's, which closes it when
- * regMrDmaBuf returns, so one of our own is kept. */
-static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, struct pvn_err *err)
-{
-    int rc;
-
-    m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0 && m->dmabuf_fd < 0)
-        return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
-    if (c->mem.waits)
-        return 0;
-    rc = attach(c->link.conn, m, err);
-    if (rc)
-        close_dmabuf(m);
-    else
-        done_with_dmabuf(c, m);
     return rc;
 }
 
@@ -184,10 +159,10 @@ static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd
     m->mr.addr = data;
     m->mr.len = size;
     m->mr.ptr_type = ptr_type;
-    m->dmabuf_offset = offset;
     if (ptr_type != NCCL_PTR_HOST && may_be_copied(c))
         pvn_gpucopy_prepare(data);
-    rc = attach_or_keep(c, m, fd, err);
+    if (!c->mem.waits)
+        rc = attach(c->link.conn, m, (struct dmabuf){.fd = fd, .offset = offset}, err);
     if (rc) {
         pvn_warn_err(err);
         free(m);
@@ -225,7 +200,6 @@ static void unlink_mr(struct pvn_comm *c, const struct pvn_comm_mr *m)
 static void free_mr(struct pvn_comm_mr *m)
 {
     comm_mr_detach(m);
-    close_dmabuf(m);
     m->comm = NULL;
     free(m);
 }

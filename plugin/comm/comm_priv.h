@@ -25,8 +25,6 @@ struct pvn_comm_mr {
     struct pvn_comm *comm; /* also what distinguishes a handle from another pointer */
     struct pvn_comm_mr *next, *prev;
     struct pvn_conn *on; /* whose lanes have it; NULL: none have */
-    int dmabuf_fd;       /* our own, while it is or will be needed for lanes; -1: none */
-    uint64_t dmabuf_offset;
 };
 
 /* Calls of test, and of others that found no room, from one look at the control connection to the

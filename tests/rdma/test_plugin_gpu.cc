@@ -216,7 +216,7 @@ TEST_F(PluginGpu, AnAddressThatIsGivenOutAgainIsRegisteredAgain)
 
 // v4's comms come up with the first transfers, after regMr has returned and NCCL has closed its
 // descriptor.
-TEST_F(PluginGpu, ADescriptorIsKeptUntilTheLanesAreThere)
+TEST_F(PluginGpu, NoDescriptorIsKeptUntilTheLanesAreThere)
 {
     alone([&] {
         Net lazy(4), newer(6);
@@ -225,35 +225,16 @@ TEST_F(PluginGpu, ADescriptorIsKeptUntilTheLanesAreThere)
         uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536),
                  b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
         void *smh = nullptr, *rmh = nullptr, *unused = nullptr;
-        int open_before = fake->dmabuf_open();
+        size_t files = descriptors().size();
+        int64_t registered = seen("dmabufs");
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.sc, a, kMiB, &smh));
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.rc, b, kMiB, &rmh));
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.rc, b, 4096, &unused));
-        size_t files = descriptors().size();
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, unused));
-        EXPECT_EQ(files - 1, descriptors().size()) << "given back before it was used";
-        EXPECT_TRUE(move(p, a, smh, b, rmh, kMiB, true));
-        EXPECT_EQ(open_before, fake->dmabuf_open());
-        void *more = nullptr;
-        files = descriptors().size();
-        ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.rc, b + 4096, 4096, &more));
-        EXPECT_EQ(files, descriptors().size()) << "with lanes there is nothing to keep";
-    });
-}
-
-TEST_F(PluginGpu, AKeptDescriptorIsClosedWithItsComm)
-{
-    alone([&] {
-        Net lazy(4), newer(6);
-        size_t files = descriptors().size();
-        {
-            Pair p(lazy);
-            ASSERT_TRUE(p.up());
-            uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
-            void *mh = nullptr;
-            ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.sc, a, kMiB, &mh));
-        }
+        EXPECT_EQ(registered, seen("dmabufs")) << "there are no lanes yet";
         EXPECT_EQ(files, descriptors().size());
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, unused));
+        EXPECT_TRUE(move(p, a, smh, b, rmh, kMiB, true));
+        EXPECT_EQ(2, seen("dmabufs") - registered);
         EXPECT_EQ(0, fake->dmabuf_open());
     });
 }

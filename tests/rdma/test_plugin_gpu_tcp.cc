@@ -161,6 +161,15 @@ struct GpuFailover : PluginGpu {
         ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, kMiB, &rmh));
         ASSERT_TRUE(move(p, a, smh, b, rmh, 5000, true));
     }
+    // The queue pair of the next message is lost.
+    static void lose_one()
+    {
+        for (const char *op : {"WRITE", "WRITE_IMM"}) {
+            std::string lost = std::string("rule lost_") + op +
+                               " status status=RETRY_EXC_ERR min_len=1000 nth=1 count=1 op=" + op;
+            ASSERT_EQ(0, sv::command(lost.c_str()));
+        }
+    }
 };
 
 TEST_F(GpuFailover, ToNewQueuePairs)
@@ -177,7 +186,70 @@ TEST_F(GpuFailover, ToNewQueuePairs)
     EXPECT_GE(sv::lib().sv_rule_fired("break"), 2u);
     EXPECT_TRUE(said("connected again after")) << Log::get().text();
     EXPECT_GE(fake->calls("cuFlushGPUDirectRDMAWrites") - flushed, 1);
-    EXPECT_GE(seen("dmabufs") - registered, 2) << "by NCCL's descriptors, which it has closed";
+    EXPECT_GE(seen("dmabufs") - registered, 2) << "NCCL has closed its descriptors";
+    EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
+}
+
+// As many as NCCL registers where users register their own: none costs a descriptor, and each is there after a failover.
+TEST_F(GpuFailover, NoBufferKeepsADescriptor)
+{
+    constexpr size_t kBuffers = 64, kLen = 65536;
+    Net n(12);
+    Pair p(n);
+    open(p);
+    size_t files = descriptors().size();
+    uint64_t from = fake->alloc(FAKECUDA_DEVICE, 0, kBuffers * kLen, kLen),
+             to = fake->alloc(FAKECUDA_DEVICE, 0, kBuffers * kLen, kLen);
+    void *mh[kBuffers][2];
+    for (size_t i = 0; i < kBuffers; i++) {
+        ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.sc, from + i * kLen, kLen, &mh[i][0]));
+        ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, to + i * kLen, kLen, &mh[i][1]));
+    }
+    EXPECT_EQ(files, descriptors().size());
+    lose_one();
+    for (size_t i = 0; i < kBuffers; i++)
+        ASSERT_TRUE(move(p, from + i * kLen, mh[i][0], to + i * kLen, mh[i][1], kLen, true)) << i;
+    EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
+    EXPECT_EQ(files, descriptors().size());
+    for (auto &m : mh) {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, m[0]));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, m[1]));
+    }
+}
+
+// NCCL's descriptor is closed before there are lanes that could register the buffer.
+TEST_F(GpuFailover, ABufferIsRegisteredWithinAFailover)
+{
+    Net n(12);
+    Pair p(n);
+    open(p);
+    void *sr = nullptr, *rr = nullptr, *data = ptr(b), *mh[2] = {};
+    size_t size = 20000;
+    int tag = 0, sd = 0, rd = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rr));
+    lose_one();
+    auto both = [&] {
+        if (!rd) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rr, &rd, nullptr));
+        }
+        if (!sr) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_isend(p.d, p.sc, ptr(a), size, 0, smh, nullptr, &sr));
+        } else if (!sd) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, sr, &sd, nullptr));
+        }
+        return (rd && sd) || HasFailure();
+    };
+    EXPECT_TRUE(eventually([&] { return both() || said("the connection is made again"); }));
+    EXPECT_FALSE(rd) << "the fault fired";
+    size_t files = descriptors().size();
+    uint64_t c = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536),
+             d = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.sc, c, kMiB, &mh[0]));
+    ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, d, kMiB, &mh[1]));
+    EXPECT_EQ(files, descriptors().size());
+    EXPECT_TRUE(eventually(both)) << Log::get().text();
+    EXPECT_TRUE(move(p, c, mh[0], d, mh[1], kMiB, true));
     EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
 }
 
@@ -243,18 +315,19 @@ class GpuRefusal : public GpuFailover
   protected:
     void goes_on(const char *rule)
     {
+        goes_on([&] { ASSERT_EQ(0, sv::command(rule)); },
+                [] { return sv::lib().sv_rule_fired("full"); });
+    }
+    void goes_on(const std::function<void()> &refuse, const std::function<uint64_t()> &refused)
+    {
         Net n(12);
         Pair p(n);
         open(p);
-        ASSERT_EQ(0, sv::command(rule));
-        for (const char *op : {"WRITE", "WRITE_IMM"}) {
-            std::string lost = std::string("rule lost_") + op +
-                               " status status=RETRY_EXC_ERR min_len=1000 nth=1 count=1 op=" + op;
-            ASSERT_EQ(0, sv::command(lost.c_str()));
-        }
+        refuse();
+        lose_one();
         for (size_t i = 1; i <= 3; i++)
             ASSERT_TRUE(move(p, a + i, smh, b + i, rmh, 40000 * i, true)) << i << Log::get().text();
-        EXPECT_GE(sv::lib().sv_rule_fired("full"), 1u);
+        EXPECT_GE(refused(), 1u);
         EXPECT_TRUE(said("do not take the memory")) << Log::get().text();
         EXPECT_TRUE(said("connected again after")) << Log::get().text();
     }
@@ -273,6 +346,20 @@ TEST_F(GpuRefusal, ByTheFirstEndToTry)
 TEST_F(GpuRefusal, ByTheSecondEndToTry)
 {
     goes_on("rule full fail call=reg_dmabuf_mr errno=ENOMEM nth=2 count=1");
+}
+
+// Nor is one by the driver, which exports the memory again.
+TEST_F(GpuRefusal, OfTheExport)
+{
+    const char *call = "cuMemGetHandleForAddressRange";
+    for (int nth : {0, 1}) { // both ends, the first to try
+        goes_on([&] { fake->fail(call, nth, PVN_CU_UNKNOWN); },
+                [&] { return static_cast<uint64_t>(fake->fired(call)); });
+        fake->fail(call, -1, 0);
+        EXPECT_TRUE(said(call)) << Log::get().text();
+        Log::get().clear();
+        ASSERT_EQ(0, sv::command("rules clear"));
+    }
 }
 
 } // namespace
