@@ -12,7 +12,6 @@
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -104,12 +103,13 @@ static void step_dialled(struct pvn_link_keep *k, uint64_t now)
     }
 }
 
-/* True if the connection has ended in order, and nothing waits to be read before that end. */
+/* True if the connection has ended in order, and nothing waits to be read before that end. Reads nothing: a socket reports an
+ * error to one call only, and this one is the comm's, to which an end would be the end of the peer's process. */
 static bool hung_up(int fd)
 {
-    uint8_t byte;
+    int unread = 1;
 
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return reports(fd, POLLRDHUP) && ioctl(fd, SIOCINQ, &unread) == 0 && unread == 0;
 }
 
 /* True if the control connection in use has ended, or its path is dead. */

@@ -37,6 +37,15 @@ tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/f
 tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+# It stands between the plugin and the C library, as the sanitizers do.
+if !SANITIZE
+PVN_TESTS += tests/fail/test_reset
+tests_fail_test_reset_SOURCES = tests/fail/test_reset.cc tests/fail/failover_peer.h tests/fail/raw_comm.h tests/fail/raw_peer.h
+tests_fail_test_reset_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_reset_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_fail_test_reset_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+endif
+
 # It runs processes that stop, in namespaces: what the sanitizers could see of them other tests show.
 if !SANITIZE
 PVN_TESTS += tests/fail/test_late_rank
