@@ -121,7 +121,7 @@ int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err
         return dial(l, err);
     f->next = pvn_link_back_take(l);
     if (!f->next)
-        f->next = pvn_listener_resumed(l->keeper, l->id, fallback_only);
+        f->next = pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->last);
     return f->next ? 0 : -EAGAIN;
 }
 

@@ -74,9 +74,10 @@ void pvn_listener_leave(struct pvn_listener *l, struct pvn_conn *conn);
 /* A comm that may have to be connected again keeps its listener, and lets go of it at its end. */
 void pvn_listener_keep(struct pvn_listener *l);
 void pvn_listener_let_go(struct pvn_listener *l);
-/* A new connection for comm `id` (struct pvn_hello, resumes), which is UP, or NULL: call again. Connections that fail are closed; the peer makes others. fallback_only: the comm can go on
- * with lanes of the fallback transport only. */
-struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only);
+/* A new connection for comm `id` (struct pvn_hello, resumes), which is UP, or NULL: call again. Connections that fail are closed, and *why is the reason of
+ * the last one; the peer makes others. fallback_only: the comm can go on with lanes of the fallback transport only. */
+struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
+                                      struct pvn_err *why);
 
 /* pvn_listener_resumed for a connection that is set up beside the connection in use: *conn has had its HELLO and is the
  * caller's to step, without the listener's lock, and to leave before it is closed or used; conn NULL:

@@ -93,7 +93,8 @@ static int step_resumed(struct pvn_conn *c, uint64_t id, bool fallback_only)
     return pvn_conn_step(c);
 }
 
-struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only)
+struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
+                                      struct pvn_err *why)
 {
     struct pvn_conn *conn = NULL;
 
@@ -103,12 +104,15 @@ struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool 
         struct member *m = *at;
         int rc = m->given ? -EAGAIN : step_resumed(m->conn, id, fallback_only);
 
-        if (rc == 0 && m->conn->theirs.resumes == id)
+        if (rc == 0 && m->conn->theirs.resumes == id) {
             conn = m->conn;
-        else if (rc == 0 || rc == -EAGAIN)
+        } else if (rc == 0 || rc == -EAGAIN) {
             at = &m->next;
-        else
+        } else {
+            if (m->conn->theirs.resumes == id && m->conn->err.code)
+                *why = m->conn->err;
             listener_set_aside(l, at, NULL);
+        }
     }
     if (conn)
         listener_take_out(l, conn, id);

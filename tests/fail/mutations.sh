@@ -99,6 +99,8 @@ mutate goodbye-on-the-better-connection $peer:FailoverSwitch.ThePeerHasLostALane
 mutate goodbye-in-a-switch-is-the-paths-fault $peer:FailoverSwitch.ThePeerHasGivenUpTheBetterConnection $comm/comm_failover.c \
     's/goodbye && f->switches && c->link.sender/false/
 s/if \(goodbye\)$/if (goodbye \&\& !f->switches)/'
+mutate receiver-hides-why-a-connection-failed $peer:FailoverReceiving.WhyTheNewConnectionFailsIsInTheStatistics $connect/listener_resumed.c \
+    's/\*why = m->conn->err;/;/'
 # Connections that are left behind.
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
 mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \

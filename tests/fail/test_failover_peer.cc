@@ -38,6 +38,35 @@ TEST(FailoverReceiving, WhatItWaitsForIsInTheStatistics)
     });
 }
 
+// The peer connects, and each time that fails at this end.
+TEST(FailoverReceiving, WhyTheNewConnectionFailsIsInTheStatistics)
+{
+    alone_with_statistics([](const std::string &dir) {
+        Receiving r;
+        r.goes_on([&] {
+            pvn_hello mine = with_features(r.h.session);
+            int type = 0;
+            bool closed = false;
+            mine.resumes = 9;
+            r.ctrl.send(lane_down());
+            raw::Sock s = raw::dial(r.h.addr.port);
+            s.send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100));
+            s.send(raw::hello(mine));
+            s.recv_frame(&type);
+            s.send(raw::offer(raw::tcp_blob(0), "pigeons"));
+            std::string why = s.last_words(&closed);
+            EXPECT_NE("", why);
+            EXPECT_TRUE(eventually([&] {
+                return has_row(dir, [](const pvn_stat_row &row) {
+                    return row.n.stuck_ns &&
+                           strstr(row.text, "the peer has pigeons on raw0, this end tcp on lo");
+                });
+            })) << why;
+            r.connect_again(10);
+        });
+    });
+}
+
 static void ends_by_a_peer_that_gives_up(Receiving &r)
 {
     r.ends(

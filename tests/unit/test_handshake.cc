@@ -72,6 +72,7 @@ struct Handshake : testing::Test {
     pvn_conn *a = nullptr, *s = nullptr; // acceptor, sender
     int ra = -EAGAIN, rs = -EAGAIN;
     pvn_err accept_err = {};
+    pvn_err why = {}; // of a connection for a comm that is up
 
     void SetUp() override
     {
@@ -634,7 +635,7 @@ TEST_F(Handshake, AConnectionAgainEndsWithTheCommThatItIsFor)
     pvn_listener_close(l);
     ASSERT_TRUE(until([&] {
         step_sender();
-        a = pvn_listener_resumed(l, 77, false);
+        a = pvn_listener_resumed(l, 77, false, &why);
         return s->state == PVN_CONN_READY;
     }));
     ASSERT_EQ(nullptr, a);
@@ -716,7 +717,7 @@ TEST_F(ControlAlone, IsKeptWhileNobodyCanLook)
     params.hello_timeout = PVN_NS_PER_S;
     answered();
     std::this_thread::sleep_for(std::chrono::milliseconds(1600));
-    EXPECT_EQ(nullptr, pvn_listener_resumed(l, 5, false));
+    EXPECT_EQ(nullptr, pvn_listener_resumed(l, 5, false, &why));
     is_taken();
     pvn_listener_let_go(l);
 }

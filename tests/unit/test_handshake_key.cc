@@ -122,6 +122,7 @@ struct Key : testing::Test {
     pvn_conn *a = nullptr, *s = nullptr; // acceptor, sender
     std::unique_ptr<Relay> relay;
     pvn_err accept_err = {};
+    pvn_err why = {}; // of a connection for a comm that is up
     int ra = -EAGAIN, rs = -EAGAIN;
 
     void SetUp() override
@@ -543,7 +544,7 @@ TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
     };
     auto refused = [&] {
         return until([&] {
-            pvn_conn *none = pvn_listener_resumed(l, 77, false);
+            pvn_conn *none = pvn_listener_resumed(l, 77, false, &why);
             EXPECT_EQ(nullptr, none);
             return rs != -EAGAIN;
         });
@@ -558,7 +559,7 @@ TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
     again();
     ASSERT_TRUE(until([&] {
         bool sent = s->state == PVN_CONN_HELLO && s->frame_sent;
-        pvn_conn *none = sent ? nullptr : pvn_listener_resumed(l, 77, false);
+        pvn_conn *none = sent ? nullptr : pvn_listener_resumed(l, 77, false, &why);
         EXPECT_EQ(nullptr, none);
         return sent;
     }));
@@ -567,13 +568,14 @@ TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
     EXPECT_EQ(-EREMOTEIO, rs);
     EXPECT_SAYS(s->err.reason[0], "the peer gave up: ");
     EXPECT_SAYS(s->err.reason[0], "was replaced while the job ran");
+    EXPECT_EQ(-EKEYREVOKED, why.code);
     EXPECT_EQ(1u, count(warnings, "was replaced while the job ran")) << warnings;
 
     pvn_conn_close(s, nullptr);
     file_has('1');
     again();
     ASSERT_TRUE(until([&] {
-        a = a ? a : pvn_listener_resumed(l, 77, false);
+        a = a ? a : pvn_listener_resumed(l, 77, false, &why);
         return a && rs == 0;
     })) << s->err.reason[0];
     pvn_listener_let_go(l);
