@@ -20,7 +20,9 @@ std::string text_of(const pvn_err &err)
 {
     char buf[PVN_ERR_TEXT_LEN];
 
-    EXPECT_EQ(strlen(buf), pvn_err_format(&err, buf, sizeof(buf)));
+    // First the text: the order of a call's arguments is the compiler's.
+    auto len = pvn_err_format(&err, buf, sizeof(buf));
+    EXPECT_EQ(strlen(buf), len);
     return buf;
 }
 
