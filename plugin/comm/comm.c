@@ -340,8 +340,12 @@ __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *re
     int rc;
 
     *done = 0;
-    if (!is_ours(&c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
-        return result(c, comm_usable(c, "test"));
+    if (!is_ours(&c->epoch)) {
+        if (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch))
+            return result(c, comm_usable(c, "test"));
+        (void)attends(
+            c); /* pvn_comm_test has not counted: it does so where the process is certain */
+    }
     /* A request that is done attends as well: a sender whose every message fits into the kernel's buffer must notice
      * its peer's end, too. */
     if (c->attend_in < 0)
