@@ -4,8 +4,8 @@
  * Distinguishes a forked child from the process that initialised the plugin.
  *
  * The mark is a page that the kernel empties in a child (MADV_WIPEONFORK, Linux 4.14), so a child that was made without
- * fork handlers is recognised as well, and the check is two loads. Older kernels: the process id is compared
- * instead. What a child closes at once: fork_fds.h.
+ * fork handlers is recognised as well, and the check is two loads. Older kernels, and emulators: the
+ * process id is compared instead. What a child closes at once: fork_fds.h.
  */
 #ifndef PVN_BASE_FORK_H
 #define PVN_BASE_FORK_H

@@ -40,6 +40,11 @@ tests_unit_test_comm_thread_SOURCES = tests/unit/test_comm_thread.cc
 tests_unit_test_comm_thread_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_comm_thread_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_fork
+tests_unit_test_fork_SOURCES = tests/unit/test_fork.cc
+tests_unit_test_fork_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_fork_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_log
 tests_unit_test_log_SOURCES = tests/unit/test_log.cc
 tests_unit_test_log_CPPFLAGS = $(TEST_CPPFLAGS)

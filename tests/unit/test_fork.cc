@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// How a forked child differs from its parent: on this kernel, on one without MADV_WIPEONFORK, and under an emulator that
+// says yes to every advice and follows none.
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+extern "C" {
+#include "base/fork.h"
+}
+
+namespace
+{
+
+enum class Kernel { ITS_OWN, TOO_OLD, EMULATED };
+Kernel kernel;
+int advices; // calls of the stand-in for madvise below
+
+} // namespace
+
+extern "C" int madvise(void *addr, size_t len, int advice) __THROW
+{
+    advices++;
+    if (kernel == Kernel::EMULATED)
+        return 0;
+    if (kernel == Kernel::TOO_OLD) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_madvise, addr, len, advice);
+}
+
+namespace
+{
+
+struct Fork : testing::TestWithParam<Kernel> {
+};
+
+// Each in a process of its own, where there is no mark yet.
+int in_child(int (*run)())
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(run());
+    int status = -1;
+    EXPECT_EQ(pid, waitpid(pid, &status, 0));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int child_of_a_marked_process()
+{
+    if (!pvn_forked() || !pvn_fork_in_child(pvn_fork_epoch()))
+        return 1;
+    unsigned epoch = pvn_fork_epoch();
+    if (pvn_fork_mark() != 0 || pvn_forked() || !pvn_fork_in_child(epoch))
+        return 2;
+    return pvn_fork_in_child(pvn_fork_epoch()) ? 3 : 0;
+}
+
+int marked_process()
+{
+    if (pvn_forked() || pvn_fork_mark() != 0 || pvn_forked() ||
+        pvn_fork_in_child(pvn_fork_epoch()) || advices == 0)
+        return 10;
+    int of_child = in_child(child_of_a_marked_process);
+    return of_child ? of_child : pvn_forked() ? 11 : 0;
+}
+
+TEST_P(Fork, AChildKnowsThatItIsOneAndMayStartAfresh)
+{
+    kernel = GetParam();
+    EXPECT_EQ(0, in_child(marked_process));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Fork,
+                         testing::Values(Kernel::ITS_OWN, Kernel::TOO_OLD, Kernel::EMULATED));
+
+} // namespace
