@@ -30,7 +30,7 @@ struct pvn_link_failover {
     bool exchanged; /* the peer may have given up the old connection */
     bool hung_up;   /* the old control connection has ended in order, and no other shows the peer */
     bool
-        switches; /* not after a loss, but to better lanes: `next`, which an acceptor may not have yet */
+        switches; /* not after a loss, but to better lanes: `next`; an acceptor may have none yet */
     unsigned attempts;
     unsigned path; /* connector: of `next` */
     struct pvn_path_watch silence;
