@@ -328,59 +328,6 @@ int pvn_cuda_pointer(const struct pvn_cuda *cu, uint64_t addr, struct pvn_cuda_p
     return 0;
 }
 
-int pvn_cuda_range(const struct pvn_cuda *cu, uint64_t addr, uint64_t *base, uint64_t *len,
-                   struct pvn_err *err)
-{
-    int rc = check_alive(cu, err);
-    if (rc)
-        return rc;
-    pvn_cu_ptr b = 0;
-    size_t n = 0;
-    pvn_cu_result cr = cu->api.address_range(&b, &n, addr);
-    if (cr == PVN_CU_INVALID_VALUE ||
-        (cr == PVN_CU_SUCCESS && (n == 0 || addr < b || addr - b >= n)))
-        return pvn_err_set(err, -EFAULT, "0x%llx is not in any allocation the CUDA driver knows",
-                           (unsigned long long)addr);
-    if (cr)
-        return cu_error(cu, err, "cuMemGetAddressRange", cr);
-    *base = b;
-    *len = n;
-    return 0;
-}
-
-int pvn_cuda_export(const struct pvn_cuda *cu, uint64_t addr, uint64_t len, bool pcie, int *fd,
-                    struct pvn_err *err)
-{
-    *fd = -1;
-    int rc = check_alive(cu, err);
-    if (rc)
-        return rc;
-    if (!cu->api.range_handle)
-        return pvn_err_set(err, -EOPNOTSUPP,
-                           "this CUDA driver has no cuMemGetHandleForAddressRange (11.7 or later)");
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (len == 0 || addr % page || len % page)
-        return pvn_err_set(
-            err, -EINVAL,
-            "dma-buf of [0x%llx, +%llu): address and length must be multiples of %llu",
-            (unsigned long long)addr, (unsigned long long)len, (unsigned long long)page);
-    int got = -1;
-    pvn_cu_result cr = cu->api.range_handle(&got, addr, len, PVN_CU_RANGE_DMA_BUF_FD,
-                                            pcie ? PVN_CU_RANGE_FLAG_PCIE : 0);
-    if (cr)
-        return cu_error(cu, err, "cuMemGetHandleForAddressRange", cr);
-    if (got < 0)
-        return pvn_err_set(err, -EIO, "cuMemGetHandleForAddressRange succeeded with descriptor %d",
-                           got);
-    if (fcntl(got, F_SETFD, FD_CLOEXEC) < 0) {
-        rc = -errno;
-        close(got);
-        return pvn_err_set(err, rc, "dma-buf descriptor %d: %s", got, strerror(-rc));
-    }
-    *fd = got;
-    return 0;
-}
-
 /* Makes dev's context current unless it is already. Only a primary context that is active is taken:
  * retaining an inactive one would create it. */
 static int enter_ctx(const struct pvn_cuda *cu, int dev, bool *pushed, struct pvn_err *err)
@@ -428,6 +375,89 @@ static int leave_ctx(const struct pvn_cuda *cu, int dev, bool pushed, int rc, st
     if (cr && !rc)
         rc = cu_error(cu, err, "cuDevicePrimaryCtxRelease", cr);
     return rc;
+}
+
+/* As enter_ctx(), for calls to which any context is good. */
+static int enter_any_ctx(const struct pvn_cuda *cu, int dev, bool *pushed, struct pvn_err *err)
+{
+    pvn_cu_context ctx = NULL;
+    pvn_cu_result cr = cu->api.ctx_current(&ctx);
+    *pushed = false;
+    if (cr)
+        return cu_error(cu, err, "cuCtxGetCurrent", cr);
+    return ctx ? 0 : enter_ctx(cu, dev, pushed, err);
+}
+
+static int range_here(const struct pvn_cuda *cu, uint64_t addr, uint64_t *base, uint64_t *len,
+                      struct pvn_err *err)
+{
+    pvn_cu_ptr b = 0;
+    size_t n = 0;
+    pvn_cu_result cr = cu->api.address_range(&b, &n, addr);
+    if (cr == PVN_CU_INVALID_VALUE ||
+        (cr == PVN_CU_SUCCESS && (n == 0 || addr < b || addr - b >= n)))
+        return pvn_err_set(err, -EFAULT, "0x%llx is not in any allocation the CUDA driver knows",
+                           (unsigned long long)addr);
+    if (cr)
+        return cu_error(cu, err, "cuMemGetAddressRange", cr);
+    *base = b;
+    *len = n;
+    return 0;
+}
+
+int pvn_cuda_range(const struct pvn_cuda *cu, int dev, uint64_t addr, uint64_t *base, uint64_t *len,
+                   struct pvn_err *err)
+{
+    bool pushed;
+    int rc = check_alive(cu, err);
+    if (!rc)
+        rc = enter_any_ctx(cu, dev, &pushed, err);
+    if (rc)
+        return rc;
+    return leave_ctx(cu, dev, pushed, range_here(cu, addr, base, len, err), err);
+}
+
+static int export_here(const struct pvn_cuda *cu, uint64_t addr, uint64_t len, bool pcie, int *fd,
+                       struct pvn_err *err)
+{
+    int got = -1;
+    pvn_cu_result cr = cu->api.range_handle(&got, addr, len, PVN_CU_RANGE_DMA_BUF_FD,
+                                            pcie ? PVN_CU_RANGE_FLAG_PCIE : 0);
+    if (cr)
+        return cu_error(cu, err, "cuMemGetHandleForAddressRange", cr);
+    if (got < 0)
+        return pvn_err_set(err, -EIO, "cuMemGetHandleForAddressRange succeeded with descriptor %d",
+                           got);
+    if (fcntl(got, F_SETFD, FD_CLOEXEC) < 0) {
+        int rc = -errno;
+        close(got);
+        return pvn_err_set(err, rc, "dma-buf descriptor %d: %s", got, strerror(-rc));
+    }
+    *fd = got;
+    return 0;
+}
+
+int pvn_cuda_export(const struct pvn_cuda *cu, int dev, uint64_t addr, uint64_t len, bool pcie,
+                    int *fd, struct pvn_err *err)
+{
+    *fd = -1;
+    int rc = check_alive(cu, err);
+    if (rc)
+        return rc;
+    if (!cu->api.range_handle)
+        return pvn_err_set(err, -EOPNOTSUPP,
+                           "this CUDA driver has no cuMemGetHandleForAddressRange (11.7 or later)");
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (len == 0 || addr % page || len % page)
+        return pvn_err_set(
+            err, -EINVAL,
+            "dma-buf of [0x%llx, +%llu): address and length must be multiples of %llu",
+            (unsigned long long)addr, (unsigned long long)len, (unsigned long long)page);
+    bool pushed;
+    rc = enter_any_ctx(cu, dev, &pushed, err);
+    if (rc)
+        return rc;
+    return leave_ctx(cu, dev, pushed, export_here(cu, addr, len, pcie, fd, err), err);
 }
 
 int pvn_cuda_flush(const struct pvn_cuda *cu, int dev, struct pvn_err *err)

@@ -95,16 +95,17 @@ struct pvn_cuda_ptr {
 int pvn_cuda_pointer(const struct pvn_cuda *cu, uint64_t addr, struct pvn_cuda_ptr *out,
                      struct pvn_err *err);
 
-/* The allocation, or the mapped segment of a cuMemMap range, that holds addr: [*base, *base +
- * *len). */
-int pvn_cuda_range(const struct pvn_cuda *cu, uint64_t addr, uint64_t *base, uint64_t *len,
+/* The allocation, or the mapped segment of a cuMemMap range, that holds addr, of device dev: [*base, *base +
+ * *len). The driver requires a current context for it. Threads of this plugin, which register again in a failover, have
+ * none: dev's primary context is taken there if it is active. */
+int pvn_cuda_range(const struct pvn_cuda *cu, int dev, uint64_t addr, uint64_t *base, uint64_t *len,
                    struct pvn_err *err);
 
-/* A dma-buf descriptor (close-on-exec; the caller closes it) of [addr, addr + len). Both must be
- * multiples of the host's page size. `pcie`: request the mapping through BAR1 even where the GPU
+/* A dma-buf descriptor (close-on-exec; the caller closes it) of [addr, addr + len) of device dev, in a context as
+ * pvn_cuda_range. Both must be multiples of the host's page size. `pcie`: request the mapping through BAR1 even where the GPU
  * has another path to the CPU. */
-int pvn_cuda_export(const struct pvn_cuda *cu, uint64_t addr, uint64_t len, bool pcie, int *fd,
-                    struct pvn_err *err);
+int pvn_cuda_export(const struct pvn_cuda *cu, int dev, uint64_t addr, uint64_t len, bool pcie,
+                    int *fd, struct pvn_err *err);
 
 /* Makes earlier writes of third-party devices visible to device dev: cuFlushGPUDirectRDMAWrites to
  * its owner. Blocks for microseconds. Uses the current context when it is dev's, otherwise dev's

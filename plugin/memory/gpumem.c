@@ -48,7 +48,7 @@ int pvn_gpumem_look(const struct pvn_cuda *cu, uint64_t addr, uint64_t len,
             return pvn_err_set(
                 err, -EFAULT, "0x%llx, byte %llu of a GPU buffer of %llu, is not device memory",
                 (unsigned long long)at, (unsigned long long)(at - addr), (unsigned long long)len);
-        rc = pvn_cuda_range(cu, at, &base, &size, err);
+        rc = pvn_cuda_range(cu, ptr.dev, at, &base, &size, err);
         if (rc)
             return rc;
         if (out->segments == 0) {
@@ -102,11 +102,11 @@ static int explain(const struct pvn_gpumem_view *view, int rc, struct pvn_err *e
     return rc;
 }
 
-static int register_dmabuf(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *nic,
+static int register_dmabuf(const struct pvn_cuda *cu, int dev, const struct pvn_gpumem_nic *nic,
                            const struct pvn_gpumem_plan *plan, void **mr, struct pvn_err *err)
 {
     int fd;
-    int rc = pvn_cuda_export(cu, plan->addr, plan->len, false, &fd, err);
+    int rc = pvn_cuda_export(cu, dev, plan->addr, plan->len, false, &fd, err);
     if (rc)
         return rc;
     rc = nic->ops->reg_dmabuf_mr(nic->nic, fd, 0, plan->len, plan->addr, mr, err);
@@ -167,7 +167,7 @@ int pvn_gpumem_register(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *
     out->len = plan.len;
     if (cap->dmabuf) {
         out->by_dmabuf = true;
-        rc = register_dmabuf(cu, nic, &plan, &out->mr, err);
+        rc = register_dmabuf(cu, out->dev, nic, &plan, &out->mr, err);
         if (rc == 0)
             return 0;
     }
@@ -208,7 +208,7 @@ static void try_peer(const struct pvn_gpumem_nic *nic, uint64_t addr, struct pvn
     conclude(t, rc, &err);
 }
 
-static void try_dmabuf(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *nic,
+static void try_dmabuf(const struct pvn_cuda *cu, int dev, const struct pvn_gpumem_nic *nic,
                        const struct pvn_cuda_caps *gpu, uint64_t addr, struct pvn_gpumem_trial *t)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -223,7 +223,7 @@ static void try_dmabuf(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *n
     struct pvn_gpumem_plan plan = {.addr = addr & -page};
     plan.len = ((addr + PVN_GPU_PAGE + page - 1) & -page) - plan.addr;
     void *mr = NULL;
-    int rc = register_dmabuf(cu, nic, &plan, &mr, &err);
+    int rc = register_dmabuf(cu, dev, nic, &plan, &mr, &err);
     if (rc == 0)
         rc = nic->ops->dereg_mr(nic->nic, mr, &err);
     conclude(t, rc, &err);
@@ -243,7 +243,7 @@ static int run_trials(const struct pvn_cuda *cu, int dev, const struct pvn_gpume
     if (rc)
         return rc;
     if (f->mode != PVN_GPU_MEM_PEERMEM && !f->nccl_no_dmabuf)
-        try_dmabuf(cu, nic, &f->gpu, addr, &f->dmabuf);
+        try_dmabuf(cu, dev, nic, &f->gpu, addr, &f->dmabuf);
     if (f->mode != PVN_GPU_MEM_DMABUF)
         try_peer(nic, addr, &f->peer);
     return pvn_cuda_free(cu, dev, addr, err);

@@ -122,7 +122,7 @@ class PluginGpu : public FakeCuda
         uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), first = addr & -page;
         uint64_t span = ((addr + len + page - 1) & -page) - first;
         int fd = -1;
-        EXPECT_EQ(0, pvn_cuda_export(cu, first, span, false, &fd, &why)) << why.reason[0];
+        EXPECT_EQ(0, pvn_cuda_export(cu, 0, first, span, false, &fd, &why)) << why.reason[0];
         ncclResult_t rc =
             pvn_netdrv_reg_dmabuf(d, comm, ptr(addr), len, NCCL_PTR_CUDA, addr - first, fd, mh);
         close(fd);

@@ -190,6 +190,23 @@ TEST_F(GpuFailover, ToNewQueuePairs)
     EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
 }
 
+// As in the plugin's own thread, which goes on with a comm while its caller sleeps.
+TEST_F(GpuFailover, OnAThreadWithoutAContext)
+{
+    Net n(12);
+    Pair p(n);
+    open(p);
+    int64_t registered = seen("dmabufs");
+    fake->set_current(nullptr);
+    lose_one();
+    for (size_t i = 1; i <= 3; i++)
+        ASSERT_TRUE(move(p, a + i, smh, b + i, rmh, 20000 * i, true)) << Log::get().warnings();
+    EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    EXPECT_GE(seen("dmabufs") - registered, 2);
+    EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
+    fake->set_current(fake->primary(0));
+}
+
 // As many as NCCL registers where users register their own: none costs a descriptor, and each is there after a failover.
 TEST_F(GpuFailover, NoBufferKeepsADescriptor)
 {

@@ -249,7 +249,7 @@ TEST_F(RdmaGpu, NcclsDescriptorIsUsedForGpuMemoryAndNoneForHostMemory)
     open("roce", true);
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
     int fd = -1;
-    ASSERT_EQ(pvn_cuda_export(cu, a, kMiB, false, &fd, &why), 0) << why.reason[0];
+    ASSERT_EQ(pvn_cuda_export(cu, 0, a, kMiB, false, &fd, &why), 0) << why.reason[0];
     pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
     pvn_rdma_mem *gmem = nullptr, *hmem = nullptr;
     ASSERT_EQ(registrar.reg(registrar.arg, &mr, false, fd, 0, &gmem, &why), 0) << why.reason[0];

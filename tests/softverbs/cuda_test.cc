@@ -52,7 +52,7 @@ class Cuda : public FakeCuda
     ibv_mr *reg_dmabuf(End *e, uint64_t addr, size_t len)
     {
         int fd = -1;
-        EXPECT_EQ(0, pvn_cuda_export(cu, addr, len, false, &fd, &why)) << why.reason[0];
+        EXPECT_EQ(0, pvn_cuda_export(cu, 0, addr, len, false, &fd, &why)) << why.reason[0];
         ibv_mr *mr = sv::lib().ibv_reg_dmabuf_mr(e->pd, 0, len, addr, fd, kAll);
         close(fd);
         return mr;

@@ -422,8 +422,6 @@ pvn_cu_result cuPointerGetAttributes(unsigned count, int *attrs, void **data, pv
     int rc = fake_begin("cuPointerGetAttributes", true);
     if (rc)
         return rc;
-    if (!fake_depth)
-        return fake_end(PVN_CU_INVALID_CONTEXT);
     for (unsigned i = 0; i < count; i++) {
         switch (attrs[i]) {
         case PVN_CU_PTR_GDR_CAPABLE:
@@ -448,6 +446,10 @@ pvn_cu_result cuMemGetAddressRange_v2(pvn_cu_ptr *base, size_t *len, pvn_cu_ptr 
     int rc = fake_begin("cuMemGetAddressRange_v2", true);
     if (rc)
         return rc;
+    /* cuPointerGetAttributes works on a thread without a context, and this does not (github.com/NVIDIA/cuda-samples,
+     * issue 96). */
+    if (!fake_top())
+        return fake_end(PVN_CU_INVALID_CONTEXT);
     const struct block *b = fake_find_block(addr);
     if (!b || b->kind == BLOCK_RESERVED)
         return fake_end(PVN_CU_INVALID_VALUE);
@@ -543,6 +545,9 @@ pvn_cu_result cuMemGetHandleForAddressRange(void *handle, pvn_cu_ptr addr, size_
     int rc = fake_begin("cuMemGetHandleForAddressRange", true);
     if (rc)
         return rc;
+    /* The documentation does not say if this needs one. */
+    if (!fake_top())
+        return fake_end(PVN_CU_INVALID_CONTEXT);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (type != PVN_CU_RANGE_DMA_BUF_FD || flags > PVN_CU_RANGE_FLAG_PCIE || addr % page ||
         len % page || !len)

@@ -62,7 +62,7 @@ TEST(CudaOpen, OldDriverLacksOnlyTheNewFunctions)
     EXPECT_EQ(pvn_cuda_flush(cu, 0, &why), -EOPNOTSUPP);
     EXPECT_NE(std::string(why.reason[0]).find("11.3"), std::string::npos) << why.reason[0];
     int fd = 7;
-    EXPECT_EQ(pvn_cuda_export(cu, 0x10000, 0x10000, false, &fd, &why), -EOPNOTSUPP);
+    EXPECT_EQ(pvn_cuda_export(cu, 0, 0x10000, 0x10000, false, &fd, &why), -EOPNOTSUPP);
     EXPECT_NE(std::string(why.reason[0]).find("11.7"), std::string::npos) << why.reason[0];
     EXPECT_EQ(fd, -1);
     pvn_cuda_caps caps;
@@ -98,7 +98,7 @@ TEST_F(FakeCuda, NeverInitialisesCuda)
     EXPECT_EQ(pvn_cuda_flush(cu, 0, &why), -ENODEV);
     uint64_t addr, len;
     EXPECT_EQ(pvn_cuda_alloc(cu, 0, 65536, &addr, &why), -ENODEV);
-    EXPECT_EQ(pvn_cuda_range(cu, 0x1000, &addr, &len, &why), -ENODEV);
+    EXPECT_EQ(pvn_cuda_range(cu, 0, 0x1000, &addr, &len, &why), -ENODEV);
     EXPECT_EQ(fake->calls("cuInit"), 0);
 }
 
@@ -228,7 +228,7 @@ TEST_F(FakeCuda, AReusedAddressHasAnotherBufferId)
 TEST_F(FakeCuda, PointerWithoutAContextIsRefused)
 {
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
-    fake->set_current(nullptr);
+    fake->fail("cuPointerGetAttributes", 0, PVN_CU_INVALID_CONTEXT);
     pvn_cuda_ptr p;
     EXPECT_EQ(pvn_cuda_pointer(cu, a, &p, &why), -ENOTCONN);
     EXPECT_NE(std::string(why.reason[0]).find("no usable CUDA context"), std::string::npos)
@@ -239,17 +239,35 @@ TEST_F(FakeCuda, RangeOfAllocationAndOfSegment)
 {
     uint64_t base, len;
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, 3 * kMiB + 5, 512);
-    ASSERT_EQ(pvn_cuda_range(cu, a + kMiB, &base, &len, &why), 0) << why.reason[0];
+    ASSERT_EQ(pvn_cuda_range(cu, 0, a + kMiB, &base, &len, &why), 0) << why.reason[0];
     EXPECT_EQ(base, a);
     EXPECT_EQ(len, 3 * kMiB + 5);
-    EXPECT_EQ(pvn_cuda_range(cu, a + len, &base, &len, &why), -EFAULT);
+    EXPECT_EQ(pvn_cuda_range(cu, 0, a + len, &base, &len, &why), -EFAULT);
 
     uint64_t v = fake->vmm_reserve(8 * kMiB);
     fake->vmm_map(v + 2 * kMiB, 4 * kMiB, 0);
-    EXPECT_EQ(pvn_cuda_range(cu, v, &base, &len, &why), -EFAULT) << "reserved but not mapped";
-    ASSERT_EQ(pvn_cuda_range(cu, v + 3 * kMiB, &base, &len, &why), 0) << why.reason[0];
+    EXPECT_EQ(pvn_cuda_range(cu, 0, v, &base, &len, &why), -EFAULT) << "reserved but not mapped";
+    ASSERT_EQ(pvn_cuda_range(cu, 0, v + 3 * kMiB, &base, &len, &why), 0) << why.reason[0];
     EXPECT_EQ(base, v + 2 * kMiB);
     EXPECT_EQ(len, 4 * kMiB);
+}
+
+TEST_F(FakeCuda, AThreadWithoutAContextUsesThePrimaryOne)
+{
+    uint64_t base = 0, len = 0, a = fake->alloc(FAKECUDA_DEVICE, 1, kMiB, 65536);
+    int fd = -1;
+    fake->activate_primary(1, 1);
+    fake->set_current(nullptr);
+    ASSERT_EQ(pvn_cuda_range(cu, 1, a + 5, &base, &len, &why), 0) << why.reason[0];
+    EXPECT_EQ(base, a);
+    ASSERT_EQ(pvn_cuda_export(cu, 1, a, kMiB, false, &fd, &why), 0) << why.reason[0];
+    close(fd);
+    EXPECT_EQ(fake->current(), nullptr);
+
+    fake->activate_primary(1, 0);
+    EXPECT_EQ(pvn_cuda_range(cu, 1, a + 5, &base, &len, &why), -ENOTCONN);
+    EXPECT_EQ(pvn_cuda_export(cu, 1, a, kMiB, false, &fd, &why), -ENOTCONN);
+    EXPECT_EQ(fd, -1);
 }
 
 TEST_F(FakeCuda, ARemappedSegmentHasAnotherIdAtTheSameAddress)
@@ -275,7 +293,7 @@ TEST_F(FakeCuda, ExportGivesACloseOnExecDescriptorOfThoseBytes)
     memset(reinterpret_cast<void *>(a), 0x11, kMiB);
     memset(reinterpret_cast<void *>(a + 65536), 0x22, 65536);
     int fd = -1;
-    ASSERT_EQ(pvn_cuda_export(cu, a + 65536, 65536, false, &fd, &why), 0) << why.reason[0];
+    ASSERT_EQ(pvn_cuda_export(cu, 0, a + 65536, 65536, false, &fd, &why), 0) << why.reason[0];
     EXPECT_EQ(fake->dmabuf_len(fd), 65536u);
     EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     unsigned char first = 0;
@@ -288,17 +306,18 @@ TEST_F(FakeCuda, AnExportThatCannotBeIsRefused)
 {
     int fd = -1;
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
-    EXPECT_EQ(pvn_cuda_export(cu, a + 1, 65536, false, &fd, &why), -EINVAL);
-    EXPECT_EQ(pvn_cuda_export(cu, a, 100, false, &fd, &why), -EINVAL);
-    EXPECT_EQ(pvn_cuda_export(cu, a, 0, false, &fd, &why), -EINVAL);
+    EXPECT_EQ(pvn_cuda_export(cu, 0, a + 1, 65536, false, &fd, &why), -EINVAL);
+    EXPECT_EQ(pvn_cuda_export(cu, 0, a, 100, false, &fd, &why), -EINVAL);
+    EXPECT_EQ(pvn_cuda_export(cu, 0, a, 0, false, &fd, &why), -EINVAL);
     EXPECT_EQ(fake->calls("cuMemGetHandleForAddressRange"), 0);
-    EXPECT_EQ(pvn_cuda_export(cu, a, 2 * kMiB, false, &fd, &why), -EIO) << "beyond the allocation";
+    EXPECT_EQ(pvn_cuda_export(cu, 0, a, 2 * kMiB, false, &fd, &why), -EIO)
+        << "beyond the allocation";
     uint64_t b = fake->alloc(FAKECUDA_DEVICE, 2, kMiB, 65536);
-    EXPECT_EQ(pvn_cuda_export(cu, b, kMiB, false, &fd, &why), -EOPNOTSUPP)
+    EXPECT_EQ(pvn_cuda_export(cu, 2, b, kMiB, false, &fd, &why), -EOPNOTSUPP)
         << "a device without dma-buf";
     EXPECT_EQ(fd, -1);
     fake->set_driver_version(12000);
-    EXPECT_EQ(pvn_cuda_export(cu, a, 65536, true, &fd, &why), -EIO) << "flag of a later driver";
+    EXPECT_EQ(pvn_cuda_export(cu, 0, a, 65536, true, &fd, &why), -EIO) << "flag of a later driver";
 }
 
 /* ---- contexts ---- */
@@ -424,7 +443,7 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
         {"cuDevicePrimaryCtxRelease_v2", [&] { return pvn_cuda_flush(cu, 1, &why); }},
         {"cuPointerGetAttribute", [&] { return pvn_cuda_pointer(cu, mem, &ptr, &why); }},
         {"cuPointerGetAttributes", [&] { return pvn_cuda_pointer(cu, mem, &ptr, &why); }},
-        {"cuMemGetAddressRange_v2", [&] { return pvn_cuda_range(cu, mem, &base, &len, &why); }},
+        {"cuMemGetAddressRange_v2", [&] { return pvn_cuda_range(cu, 1, mem, &base, &len, &why); }},
         {"cuMemAlloc_v2", [&] { return pvn_cuda_alloc(cu, 1, 65536, &addr, &why); }},
         {"cuMemFree_v2", [&] { return pvn_cuda_free(cu, 1, mem, &why); }},
         {"cuMemHostAlloc", [&] { return pvn_cuda_host_alloc(cu, 1, 4096, &more, &why); }},
@@ -441,7 +460,7 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
          [&] { return pvn_cuda_copy_out(cu, 1, stream, bytes, mem, 16, &why); }},
         {"cuFlushGPUDirectRDMAWrites", [&] { return pvn_cuda_flush(cu, 1, &why); }},
         {"cuMemGetHandleForAddressRange",
-         [&] { return pvn_cuda_export(cu, mem, 65536, false, &fd, &why); }},
+         [&] { return pvn_cuda_export(cu, 1, mem, 65536, false, &fd, &why); }},
     };
     if (entry == "cuGetErrorName") {
         /* The name of an error has no name itself: the number must still be there. */

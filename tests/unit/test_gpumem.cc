@@ -522,7 +522,7 @@ TEST_F(GpuMem, NcclsDescriptorIsTakenAsItIs)
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
     fill(a, kMiB);
     int fd = -1;
-    ASSERT_EQ(pvn_cuda_export(cu, a + 131072, 131072, false, &fd, &why), 0) << why.reason[0];
+    ASSERT_EQ(pvn_cuda_export(cu, 0, a + 131072, 131072, false, &fd, &why), 0) << why.reason[0];
     pvn_gpumem_mr mr;
     ASSERT_EQ(pvn_gpumem_register(cu, &nic.nic, &cap, a + 131072 + 8192, 5000, fd, 8192, &mr, &why),
               0)

@@ -381,8 +381,8 @@ static int register_dmabuf(struct pvn_rank *r, void *comm, void *p, size_t len, 
     ncclResult_t rc;
     int fd;
 
-    if (pvn_cuda_export(g->cu, first, (at + len - first + page - 1) / page * page, false, &fd,
-                        &err))
+    if (pvn_cuda_export(g->cu, g->dev, first, (at + len - first + page - 1) / page * page, false,
+                        &fd, &err))
         return pvn_rank_fail(
             r,
             "GPU %d does not export %zu bytes as a dma-buf: %s: NCCL would fail here, too; "
