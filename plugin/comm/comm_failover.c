@@ -343,7 +343,9 @@ static int watch_peer(struct pvn_comm *c)
     /* The peer may not have heard of the failover yet. */
     if (pvn_link_keep_adopt(&c->link)) {
         c->link.failover->hung_up = false;
-        tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
+        /* In a switch, which this would call off, the peer is the one that began it. */
+        if (!c->link.failover->switches)
+            tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
     }
     before = c->link.conn->ctrl.eof;
     rc = pvn_conn_listen(c->link.conn, &err);
@@ -445,17 +447,17 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_link_failover *f = c->link.failover;
     bool refused = c->link.sender && pvn_link_is_refused(&c->link, why);
-    bool goodbye = f->next && f->next->goodbye;
+    bool goodbye = f->next && f->next->goodbye, better = goodbye && f->next->cfg.beside;
 
     f->last = *why;
-    /* In a switch the receiver's comm goes on, or says the same on the old connection. */
-    if (goodbye && f->switches && c->link.sender) {
+    /* That of a better connection is of that alone: the peer's comm goes on, or says the same on the old one. */
+    if (better && f->switches && c->link.sender) {
         struct pvn_err off = PVN_ERR_INIT;
 
         pvn_err_set(&off, -ENETDOWN, "the peer has given up the better connection");
         return switch_is_off(c, &off) ? c->end.err.code : -EAGAIN;
     }
-    if (goodbye)
+    if (goodbye && !better)
         return peer_has_closed(c, f->next);
     comm_mr_detach_next(c);
     pvn_link_drop_next(&c->link);

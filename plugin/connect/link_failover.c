@@ -120,9 +120,14 @@ int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err
     if (l->sender)
         return dial(l, err);
     f->next = pvn_link_back_take(l);
+    if (f->next)
+        return 0;
+    f->next = pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->last);
     if (!f->next)
-        f->next = pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->last);
-    return f->next ? 0 : -EAGAIN;
+        return -EAGAIN;
+    /* The better connection of a switch was lost before it was taken: this is another one. */
+    f->switches = false;
+    return 0;
 }
 
 /* A process that has ended refuses on every path, and its old control connection is gone. Where one
@@ -156,6 +161,7 @@ static void close_next(struct pvn_link_failover *f)
 void pvn_link_leave_better(struct pvn_link *l)
 {
     close_next(l->failover);
+    l->failover->exchanged = false; /* not the connection in use */
     l->failover->step = PVN_LINK_EXCHANGE_BEGINS;
     if (l->state == PVN_LINK_EXCHANGE)
         pvn_link_note(l, PVN_LINK_AGAIN);

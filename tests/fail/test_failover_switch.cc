@@ -172,6 +172,46 @@ TEST(FailoverSwitch, ThePeerHasGivenUpTheBetterConnection)
     });
 }
 
+// A receiver alone has noticed a loss on a worse path, and is not called while its peer, which knows nothing of that, makes a
+// better connection. The peer closes that when it hears of the failover instead of a switch.
+TEST(FailoverSwitch, AReceiversPeerGivesUpTheBetterConnection)
+{
+    alone([] {
+        Receiving r;
+        auto dial = [&](uint64_t nonce, uint64_t feature) {
+            pvn_hello mine = with_features(r.h.session);
+            mine.features |= feature;
+            mine.resumes = 9;
+            return dial_plugin(r.h.addr.port, nonce, mine);
+        };
+        auto report = [](RawEnd &e) {
+            int type = 0;
+            e.ctrl.recv_frame(&type);
+            return type == PVN_FRAME_REPORT;
+        };
+        RawEnd away;
+        auto lose_both = [&] {
+            r.ctrl.send(lane_down());
+            away = dial(10, PVN_FEATURE_AWAY);
+            EXPECT_TRUE(report(away));
+            away.ctrl.send(answer_frame(0, 0));
+            EXPECT_TRUE(eventually([] { return said("connected again after"); }));
+            away.ctrl.send(raw::text_frame(PVN_FRAME_LANE_DOWN, "another cable was pulled"));
+            EXPECT_TRUE(eventually([] { return said("another cable was pulled"); }));
+        };
+        EXPECT_EQ(ncclSuccess, r.with(lose_both, [] { return true; })) << Log::get().text();
+        RawEnd better = dial(11, PVN_FEATURE_BESIDE);
+        // The thread that has made it looks at it every 50 ms.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        r.goes_on([&] {
+            EXPECT_TRUE(report(better)) << "the receiver has not taken it: " << Log::get().text();
+            better.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
+            r.connect_again(12);
+        });
+        EXPECT_FALSE(said("failback: returned")) << Log::get().text();
+    });
+}
+
 // A small message is done for the caller before the peer has it.
 TEST(FailoverSwitch, ThePeerHasLostALaneAndAMessage)
 {
