@@ -16,8 +16,8 @@ enum {
     /* The default of fs.nr_open. The list takes 128 KiB, of which the first page is touched. */
     FDS_MAX = 1 << 20,
     WORDS = FDS_MAX / 64,
-    /* A signal's handler may fork while its own thread has the lock: it goes on after a second, and that child
-     * closes nothing. */
+    /* A signal's handler may fork while its own thread has the lock: it goes on after some 1.5 s, with the timers' slack,
+     * and that child closes nothing. */
     TRIES = 10000
 };
 
@@ -92,12 +92,15 @@ static void watch(void)
 void pvn_fork_fds_lock(void)
 {
     pthread_once(&once, watch);
-    pthread_mutex_lock(&lock);
+    /* Another fork handler of this thread, which may use NCCL, runs between this library's. */
+    if (!has_lock())
+        pthread_mutex_lock(&lock);
 }
 
 void pvn_fork_fds_unlock(void)
 {
-    pthread_mutex_unlock(&lock);
+    if (!has_lock())
+        pthread_mutex_unlock(&lock);
 }
 
 void pvn_fork_fds_add(int fd)

@@ -11,7 +11,9 @@
  * The list says exactly what is open: a descriptor is made and added, and removed and closed, under a lock that
  * fork takes as well. So a child never closes a number that somebody else's descriptor has.
  *
- * Costs no system call. A descriptor whose number is 2^20 or more is not listed.
+ * Costs no system call. A descriptor whose number is 2^20 or more is not listed. Two things that a process must not do, with
+ * glibc 2.36 or later: unload this library while another thread forks, and wait in a fork handler of its own for a thread that
+ * is in a call of NCCL.
  *
  * Threads: any.
  */

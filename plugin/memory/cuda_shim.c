@@ -457,7 +457,12 @@ int pvn_cuda_export(const struct pvn_cuda *cu, int dev, uint64_t addr, uint64_t 
     rc = enter_any_ctx(cu, dev, &pushed, err);
     if (rc)
         return rc;
-    return leave_ctx(cu, dev, pushed, export_here(cu, addr, len, pcie, fd, err), err);
+    rc = leave_ctx(cu, dev, pushed, export_here(cu, addr, len, pcie, fd, err), err);
+    if (rc && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return rc;
 }
 
 int pvn_cuda_flush(const struct pvn_cuda *cu, int dev, struct pvn_err *err)
