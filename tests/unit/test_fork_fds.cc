@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -171,6 +172,37 @@ TEST(ForkFds, WhileThreadsOpenAndCloseExactlyTheOthersStay)
     over = true;
     for (auto &t : threads)
         t.join();
+}
+
+// Handlers of the process that use NCCL; registered first, they run between the library's own.
+bool handlers_open;
+int opened;
+
+void open_one()
+{
+    pvn_err err = PVN_ERR_INIT;
+    sockaddr_storage addr = {};
+    if (!handlers_open || pvn_addr_parse("127.0.0.1", &addr, nullptr) != 0)
+        return;
+    const int fd = pvn_sock_listen(&addr, pvn_addr_len(sa(addr)), &err);
+    opened += fd >= 0;
+    pvn_sock_close(fd);
+}
+
+const int registered = pthread_atfork(open_one, open_one, nullptr);
+
+TEST(ForkFds, AForkHandlerOfTheProcessMayUseSockets)
+{
+    Connection c;
+
+    ASSERT_EQ(0, registered);
+    handlers_open = true;
+    alarm(20); // it had waited for itself
+    EXPECT_EQ(0, in_child([&] { return is_open(c.dialled); }));
+    alarm(0);
+    handlers_open = false;
+    EXPECT_EQ(2, opened);
+    EXPECT_TRUE(c.works());
 }
 
 // A signal's handler that forks while its thread opens a socket.
