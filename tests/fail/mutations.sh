@@ -97,8 +97,9 @@ mutate losses-do-not-pause $peer:FailoverSending.LossesOneAfterTheOtherTakeLonge
 mutate lane-down-in-a-switch-is-ignored $peer:FailoverSwitch.ThePeerHasLostALaneBefore $comm/comm_failover.c 's/if \(rc == 2 && /if (false \&\& /'
 mutate goodbye-on-the-better-connection $peer:FailoverSwitch.ThePeerHasLostALaneBefore $connect/link_failover.c 's/f->next->replaced = true;/;/'
 mutate goodbye-in-a-switch-is-the-paths-fault $peer:FailoverSwitch.ThePeerHasGivenUpTheBetterConnection $comm/comm_failover.c \
-    's/goodbye && f->switches && c->link.sender/false/
-s/if \(goodbye\)$/if (goodbye \&\& !f->switches)/'
+    's/better && f->switches && c->link.sender/false/'
+mutate goodbye-on-the-better-connection-ends-the-comm $peer:FailoverSwitch.AReceiversPeerGivesUpTheBetterConnection $comm/comm_failover.c \
+    's/goodbye && !better/goodbye/'
 mutate receiver-hides-why-a-connection-failed $peer:FailoverReceiving.WhyTheNewConnectionFailsIsInTheStatistics $connect/listener_resumed.c \
     's/\*why = m->conn->err;/;/'
 # Connections that are left behind.
