@@ -56,9 +56,9 @@ tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 endif
 
-# A failover and forked children, on a kernel that does not empty pages in a child.
+# Forked children, before there is a thread, and a failover, on a kernel that does not empty pages in a child.
 PVN_TESTS += tests/abi/test_old_kernel
-tests_abi_test_old_kernel_SOURCES = tests/support/old_kernel.cc tests/abi/test_failover.cc tests/abi/test_peers.cc tests/abi/threads.h \
+tests_abi_test_old_kernel_SOURCES = tests/support/old_kernel.cc tests/abi/test_peers.cc tests/abi/test_failover.cc tests/abi/threads.h \
     tests/abi/nccl_side.h tests/abi/orphan.h tests/softverbs/fixture.h
 tests_abi_test_old_kernel_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_old_kernel_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
