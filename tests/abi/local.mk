@@ -56,6 +56,12 @@ tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 endif
 
+PVN_TESTS += tests/abi/test_set_up_counts
+tests_abi_test_set_up_counts_SOURCES = tests/abi/test_set_up_counts.cc tests/abi/nccl_side.h
+tests_abi_test_set_up_counts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_set_up_counts_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_abi_test_set_up_counts_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
 # Forked children, before there is a thread, and a failover, on a kernel that does not empty pages in a child.
 PVN_TESTS += tests/abi/test_old_kernel
 tests_abi_test_old_kernel_SOURCES = tests/support/old_kernel.cc tests/abi/test_peers.cc tests/abi/test_failover.cc tests/abi/threads.h \

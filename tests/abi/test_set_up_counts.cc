@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A comm over TCP is set up with so many sockets, options and messages: calls that do not depend on how long an end waits.
+// tests/bench/README.md has the times, beside NCCL's sockets.
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+#include <sys/socket.h>
+
+#include <atomic>
+
+#include "abi/nccl_side.h"
+
+using namespace nccl;
+
+namespace
+{
+
+std::atomic<int> sockets, accepted, options, sends;
+
+template <typename F> F next(const char *name)
+{
+    return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+}
+
+} // namespace
+
+// The plugin's calls arrive here: the program comes before the C library.
+extern "C" {
+__attribute__((visibility("default"))) int socket(int domain, int type, int protocol) __THROW
+{
+    static auto real = next<decltype(&socket)>("socket");
+    sockets += domain == AF_INET;
+    return real(domain, type, protocol);
+}
+__attribute__((visibility("default"))) int accept4(int fd, sockaddr *addr, socklen_t *len,
+                                                   int flags)
+{
+    static auto real = next<decltype(&accept4)>("accept4");
+    int got = real(fd, addr, len, flags);
+    accepted += got >= 0;
+    return got;
+}
+__attribute__((visibility("default"))) int setsockopt(int fd, int level, int name,
+                                                      const void *value, socklen_t len) __THROW
+{
+    static auto real = next<decltype(&setsockopt)>("setsockopt");
+    options++;
+    return real(fd, level, name, value, len);
+}
+__attribute__((visibility("default"))) ssize_t send(int fd, const void *data, size_t len, int flags)
+{
+    static auto real = next<decltype(&send)>("send");
+    ssize_t n = real(fd, data, len, flags);
+    sends += n > 0;
+    return n;
+}
+}
+
+namespace
+{
+
+TEST(SetUpCounts, OfACommOverTcp)
+{
+    constexpr int kComms = 8;
+    Net n(12);
+    Pair first(n); // with what a process does once
+    ASSERT_TRUE(first.up()) << Log::get().text();
+    sockets = accepted = options = sends = 0;
+    std::vector<std::unique_ptr<Pair>> pairs;
+    for (int i = 0; i < kComms; i++) {
+        pairs.push_back(std::make_unique<Pair>(n));
+        ASSERT_TRUE(pairs.back()->up()) << Log::get().text();
+    }
+    printf("a comm, both ends: %g sockets, %g of them accepted, %g options, %g messages\n",
+           (double)(sockets + accepted) / kComms, (double)accepted / kComms,
+           (double)options / kComms, (double)sends / kComms);
+    // A control connection and one for data, and the listener.
+    EXPECT_EQ(3 * kComms, sockets);
+    EXPECT_EQ(2 * kComms, accepted);
+    // HELLO, OFFER and READY of each end, the hello of the data connection and its answer; a request for the route.
+    EXPECT_LE(8 * kComms, sends);
+    EXPECT_GE(9 * kComms, sends);
+    EXPECT_GE(27 * kComms, options);
+    EXPECT_LT(0, options);
+}
+
+} // namespace
