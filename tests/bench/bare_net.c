@@ -9,8 +9,8 @@
  *
  * Two settings show what is left to a plugin whose comms can survive the loss of a connection:
  * PVN_BARE_ACKNOWLEDGES: a send of more than 4 KiB is done when the receiver has acknowledged it, by
- * a byte. PVN_BARE_CONTROL: a comm has a second connection, and is ready when both ends have greeted
- * each other on it.
+ * a byte. PVN_BARE_CONTROL=N: a comm has a second connection, and is ready when each end has greeted
+ * the other N times on it, in turn.
  *
  * To read header and payload in one call the receiver has to know the length beforehand: it guesses
  * that a stream of messages of one length goes on. A message that turns out shorter has brought
@@ -55,6 +55,7 @@ struct request {
 struct comm {
     int fd, control; /* -1: there is none */
     bool sender;
+    unsigned greeted;       /* by the other end, on the control connection */
     struct comm *accepting; /* listener: it has a stream and lacks its control connection */
     unsigned acknowledged;  /* sender: bytes that have come and belong to no send yet */
     unsigned oldest;        /* sender: request that may wait for the next of them */
@@ -69,14 +70,16 @@ struct comm {
 
 static struct sockaddr_in own;
 static char own_name[IF_NAMESIZE];
-static bool acknowledges, has_control;
+static bool acknowledges;
+static unsigned greetings; /* of each end; 0: no control connection */
 
 static ncclResult_t bare_init(void **ctx, uint64_t id, ncclNetCommConfig_v12_t *config,
                               ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
     struct ifaddrs *all;
     acknowledges = getenv("PVN_BARE_ACKNOWLEDGES") != NULL;
-    has_control = getenv("PVN_BARE_CONTROL") != NULL;
+    const char *control = getenv("PVN_BARE_CONTROL");
+    greetings = control ? (unsigned)strtoul(control, NULL, 10) : 0;
     if (getifaddrs(&all) != 0)
         return ncclSystemError;
     for (struct ifaddrs *i = all; i; i = i->ifa_next) {
@@ -174,11 +177,13 @@ static ncclResult_t bare_connect(void *ctx, int dev, void *handle, void **comm,
     if (!c) {
         if (comm_new(dial(handle), true, (void **)&c) != ncclSuccess)
             return ncclSystemError;
-        if (has_control && ((c->control = dial(handle)) < 0 || !greet(c->control)))
+        if (greetings && ((c->control = dial(handle)) < 0 || !greet(c->control)))
             return ncclSystemError;
         memcpy((char *)handle + STATE_AT, &c, sizeof(c));
     }
     int rc = c->control < 0 ? 1 : greeted(c->control);
+    if (rc == 1 && ++c->greeted < greetings)
+        rc = greet(c->control) ? 0 : -1;
     *comm = rc == 1 ? c : NULL;
     return rc < 0 ? ncclRemoteError : ncclSuccess;
 }
@@ -198,12 +203,14 @@ static ncclResult_t bare_accept(void *listener, void **comm, ncclNetDeviceHandle
             return ncclSystemError;
         c = l->accepting;
     }
-    if (has_control) {
+    if (greetings) {
         int rc = c->control < 0 ? 0 : greeted(c->control);
         if (rc <= 0)
             return rc < 0 ? ncclRemoteError : ncclSuccess;
         if (!greet(c->control))
             return ncclRemoteError;
+        if (++c->greeted < greetings)
+            return ncclSuccess;
     }
     l->accepting = NULL;
     *comm = c;
