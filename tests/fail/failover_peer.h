@@ -38,6 +38,18 @@ inline pvn_hello with_features(uint64_t session)
     return h;
 }
 
+// And with another address of the peer, where this listens.
+inline pvn_hello that_names(const raw::Listener &l)
+{
+    pvn_hello h = with_features(77);
+    h.nothers = 1;
+    h.other[0].family = 4;
+    h.other[0].port = l.port;
+    h.other[0].bytes[0] = 127;
+    h.other[0].bytes[3] = 1;
+    return h;
+}
+
 inline raw::Bytes lane_down()
 {
     return raw::text_frame(PVN_FRAME_LANE_DOWN, "a cable was pulled");

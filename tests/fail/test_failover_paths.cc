@@ -10,17 +10,6 @@ using namespace nccl;
 namespace
 {
 
-pvn_hello that_names(const raw::Listener &l)
-{
-    pvn_hello h = with_features(77);
-    h.nothers = 1;
-    h.other[0].family = 4;
-    h.other[0].port = l.port;
-    h.other[0].bytes[0] = 127;
-    h.other[0].bytes[3] = 1;
-    return h;
-}
-
 struct TwoAddresses {
     raw::Listener other;
     Sending s{that_names(other)};

@@ -15,21 +15,11 @@ constexpr size_t kSmall = 1000;
 
 struct Returning {
     raw::Listener other; // on the worse path
-    Sending s{with_two(other)};
+    Sending s{that_names(other)};
     uint16_t home = s.l.port;
     RawEnd better;
     std::atomic<int> wanted{2}; // messages of the caller; the third is a small one
 
-    static pvn_hello with_two(const raw::Listener &l)
-    {
-        pvn_hello h = with_features(77);
-        h.nothers = 1;
-        h.other[0].family = 4;
-        h.other[0].port = l.port;
-        h.other[0].bytes[0] = 127;
-        h.other[0].bytes[3] = 1;
-        return h;
-    }
     // The receiver has all messages up to here; failovers so far.
     static raw::Bytes has(uint64_t messages, uint32_t failovers)
     {
