@@ -45,8 +45,6 @@ struct gpu_ask {
     bool relaxed;
 };
 
-enum { GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
-
 static int gpu_refused(const struct pvn_rdma_gpu *g, struct pvn_err *err, const char *call)
 {
     char text[128];
@@ -141,7 +139,7 @@ struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struc
     pvn_str_append(g->name, sizeof(g->name), "%s", cfg->name);
     g->ordering = cfg->ordering;
     for (int i = 0; i < 2; i++) {
-        g->access[i] = (struct gpu_access){g, pvn_rdma_ordering_access(g->ordering, GPU_ACCESS, i)};
+        g->access[i] = (struct gpu_access){g, pvn_rdma_ordering_access(g->ordering, i)};
         g->nic[i] = (struct pvn_gpumem_nic){.name = g->name,
                                             .ops = &gpu_ops,
                                             .nic = &g->access[i],

@@ -16,10 +16,7 @@
 #include "base/poller.h"
 #include "nccl/types.h"
 
-enum {
-    MAX_PORTS = 256,
-    HOST_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
-};
+enum { MAX_PORTS = 256 };
 
 struct pvn_rdma_nic {
     const struct pvn_verbs *v;
@@ -138,9 +135,8 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, bool relaxed, int dmabuf_
     struct pvn_rdma_nic *n = arg;
     if (dmabuf_fd >= 0)
         return pvn_err_set(err, -EOPNOTSUPP, "%s takes no dma-buf memory", n->name);
-    struct pvn_mem_kind kind = {
-        .ptr_type = mr->ptr_type,
-        .access = (unsigned)pvn_rdma_ordering_access(n->ordering, HOST_ACCESS, relaxed)};
+    struct pvn_mem_kind kind = {.ptr_type = mr->ptr_type,
+                                .access = (unsigned)pvn_rdma_ordering_access(n->ordering, relaxed)};
     uint64_t limit = piece_limit(n);
     uint64_t stride = limit == UINT64_MAX ? mr->len : limit / 2;
     unsigned count = mr->len <= limit ? 1 : (unsigned)((mr->len - limit + stride - 1) / stride) + 1;

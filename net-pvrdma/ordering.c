@@ -6,11 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
-
-enum { HOST_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+#include "base/pages.h"
 
 static bool is_set(const bool *refused)
 {
@@ -30,12 +28,12 @@ static void switch_off(struct pvn_rdma_ordering *o, const char *why, const char 
 /* A registration of a page, which finds out that the attribute is refused before anybody depends on it. */
 static void try_page(struct pvn_rdma_ordering *o, struct ibv_pd *pd)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    void *mem = NULL;
-    if (posix_memalign(&mem, page, page))
+    size_t len = 1;
+    void *mem = pvn_pages_new(&len);
+    if (!mem)
         return;
     struct ibv_mr *mr =
-        pvn_rdma_reg_mr(o, o->v, pd, mem, page, HOST_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
+        pvn_rdma_reg_mr(o, o->v, pd, mem, len, PVN_RDMA_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     if (mr)
         o->v->dereg_mr(mr);
     free(mem);
@@ -60,10 +58,10 @@ void pvn_rdma_ordering_init(struct pvn_rdma_ordering *o, const struct pvn_verbs 
         try_page(o, pd);
 }
 
-int pvn_rdma_ordering_access(const struct pvn_rdma_ordering *o, int access, bool relaxed)
+int pvn_rdma_ordering_access(const struct pvn_rdma_ordering *o, bool relaxed)
 {
-    return relaxed && o && o->on && !is_set(&o->refused) ? access | IBV_ACCESS_RELAXED_ORDERING
-                                                         : access;
+    return PVN_RDMA_ACCESS |
+           (relaxed && o && o->on && !is_set(&o->refused) ? IBV_ACCESS_RELAXED_ORDERING : 0);
 }
 
 /* errno of a registration with an access right that the driver or kernel does not know. libibverbs leaves optional

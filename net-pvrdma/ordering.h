@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registrations with PCI Express relaxed ordering: an adapter's writes may then reach memory in any order, which
- * some hosts, those of AMD and virtual machines among them, need for an adapter's full bandwidth.
+ * Registrations with PCI Express relaxed ordering: an adapter's writes may then reach memory in any order. NCCL's user guide
+ * (2.30.7, NCCL_IB_PCI_RELAXED_ORDERING) says that it can help much in virtual machines. What it gains this plugin has not
+ * been measured.
  *
  * It is right for memory whose bytes are announced by completions: a completion makes visible all that its queue
  * pair has written before, relaxed or not. It is wrong for memory that is polled (the rings and records of a
@@ -49,9 +50,9 @@ void pvn_rdma_ordering_init(struct pvn_rdma_ordering *o, const struct pvn_verbs 
                             const char *name, const struct pvn_rdma_ordering_cfg *cfg,
                             struct ibv_pd *pd);
 
-/* The access rights of a registration, with the attribute if it may have it and the device has it: for the next two
- * calls, and for pvn_mem_kind. o NULL: never. Any thread, as the others. */
-int pvn_rdma_ordering_access(const struct pvn_rdma_ordering *o, int access, bool relaxed);
+/* PVN_RDMA_ACCESS, with the attribute if the memory may have it and the device has it: for the next two calls, and for
+ * pvn_mem_kind. o NULL: never. Any thread, as the others. */
+int pvn_rdma_ordering_access(const struct pvn_rdma_ordering *o, bool relaxed);
 
 /* As ibv_reg_mr and ibv_reg_dmabuf_mr. Where the device refuses the attribute the memory is registered without
  * it, then and from then on; the log has that once. */

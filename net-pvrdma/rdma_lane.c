@@ -177,9 +177,7 @@ static int map_memory(struct rdma_lane *r)
     r->mem = mem;
     r->flush.spot = r->mem + spot;
     /* Never with relaxed ordering (ordering.h): both ends poll what the other one writes here. */
-    r->mem_mr =
-        r->cfg.v->reg_mr(r->cfg.pd, mem, len,
-                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    r->mem_mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len, PVN_RDMA_ACCESS);
     if (!r->mem_mr) {
         int rc = rdma_dead(r, -(errno ? errno : EIO), "registering its rings");
         pvn_err_set_hint(&r->l.err,

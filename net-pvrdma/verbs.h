@@ -57,6 +57,11 @@ struct pvn_verbs {
 
 #define PVN_VERBS_USUAL "libibverbs.so.1"
 
+/* The access rights of memory that a peer writes and reads. */
+enum {
+    PVN_RDMA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
+};
+
 /* Loads the library (a name or a path; NCCL_PVRDMA_VERBS_LIB's value) once per process and counts
  * its users; later calls get the same table whatever lib says. NULL with *err: which library, what
  * the loader said or which symbol is missing, and of the usual library what to install. Any thread. */

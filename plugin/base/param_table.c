@@ -378,9 +378,10 @@ static const struct pvn_param_def table[] = {
      FIELD(relaxed_ordering),
      .help =
          "Whether an adapter may write into registered memory in any order (PCI Express relaxed "
-         "ordering), which many hosts need for its full bandwidth. For connections in imm mode "
-         "alone: a record must not overtake its data. auto: where adapter and libibverbs "
-         "(rdma-core 28) have it; 0: never; 1: as auto, with a warning where it cannot be had."},
+         "ordering), which can help much in virtual machines, by NCCL's user guide. For "
+         "connections in imm mode alone: a record must not overtake its data. auto: where adapter "
+         "and libibverbs (rdma-core 28) have it; 0: never; 1: as auto, with a warning where it "
+         "cannot be had."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",

@@ -26,15 +26,6 @@ struct PluginOrdering : PluginGpu {
         Log::get().clear();
     }
 
-    // Pieces that relaxed ordering has held back.
-    static uint64_t held()
-    {
-        char text[512] = "";
-        EXPECT_EQ(0, sv::lib().sv_command("stat", text, sizeof(text)));
-        const char *at = strstr(text, " relaxed=");
-        return at ? strtoull(at + strlen(" relaxed="), nullptr, 10) : 0;
-    }
-
     // Moves messages of many sizes between two buffers. True if all have come.
     bool messages(Pair &p, uint64_t a, void *smh, uint64_t b, void *rmh, bool flush = true)
     {
@@ -80,10 +71,10 @@ TEST_F(PluginOrdering, BytesAreRightInImmMode)
         Net n(12);
         EXPECT_TRUE(said("mlx5_0: relaxed ordering: on in imm mode")) << Log::get().text();
         EXPECT_TRUE(host_messages(n)) << qps;
-        uint64_t host = held();
+        uint64_t host = sv::relaxed_held();
         EXPECT_GT(host, 6u);
         EXPECT_TRUE(gpu_messages(n)) << qps;
-        EXPECT_GT(held(), host + 6);
+        EXPECT_GT(sv::relaxed_held(), host + 6);
         EXPECT_EQ("", Log::get().warnings());
     }
 }
@@ -95,7 +86,7 @@ TEST_F(PluginOrdering, WithoutTheFlushGpuMemoryIsNotThereYet)
     setenv("NCCL_PVRDMA_FLUSH", "read", 1);
     Net n(12);
     EXPECT_FALSE(gpu_messages(n, false));
-    EXPECT_GT(held(), 0u);
+    EXPECT_GT(sv::relaxed_held(), 0u);
     EXPECT_TRUE(gpu_messages(n, true));
 }
 
@@ -120,7 +111,7 @@ TEST_F(PluginOrdering, NoneInRecordModeNorWhereItIsOff)
         if (strcmp(c.value, "send") != 0) {
             EXPECT_TRUE(gpu_messages(n));
         }
-        EXPECT_EQ(0u, held());
+        EXPECT_EQ(0u, sv::relaxed_held());
         EXPECT_FALSE(said("but there is no relaxed ordering"));
         unsetenv(c.variable);
     }
@@ -195,11 +186,11 @@ TEST_F(PluginOrdering, BytesAreRightBehindAFailover)
         ASSERT_EQ(0,
                   sv::command(
                       "rule lost status status=RETRY_EXC_ERR op=WRITE_IMM nth=3 every=4 count=2"));
-        uint64_t before = held();
+        uint64_t before = sv::relaxed_held();
         EXPECT_TRUE(gpu ? gpu_messages(n) : host_messages(n));
         EXPECT_EQ(2, sv::lib().sv_rule_fired("lost"));
         EXPECT_TRUE(said("connected again")) << Log::get().text();
-        EXPECT_GT(held(), before);
+        EXPECT_GT(sv::relaxed_held(), before);
         ASSERT_EQ(0, sv::command("rules clear"));
     }
 }

@@ -13,17 +13,6 @@ extern "C" {
 namespace
 {
 
-constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-
-// Pieces that relaxed ordering has held back.
-uint64_t held()
-{
-    char text[512] = "";
-    EXPECT_EQ(0, sv::lib().sv_command("stat", text, sizeof(text)));
-    const char *at = strstr(text, " relaxed=");
-    return at ? strtoull(at + strlen(" relaxed="), nullptr, 10) : 0;
-}
-
 // Moves one message. True if the bytes are there when both ends say so.
 bool moved(RdmaPair &p, size_t n, int also)
 {
@@ -80,11 +69,11 @@ TEST_P(RdmaOrdering, ARecordOvertakesRelaxedDataACompletionDoesNot)
             SCOPED_TRACE(std::to_string(n) + " bytes, queue pairs: " + std::to_string(qps));
             RdmaPair p;
             ASSERT_NO_FATAL_FAILURE(p.open(options("roce\nset relaxed_ordering 2", qps)));
-            uint64_t before = held();
+            uint64_t before = sv::relaxed_held();
             EXPECT_TRUE(moved(p, n, 0));
-            EXPECT_EQ(before, held()) << "strict memory";
+            EXPECT_EQ(before, sv::relaxed_held()) << "strict memory";
             EXPECT_EQ(!record(), moved(p, n, IBV_ACCESS_RELAXED_ORDERING));
-            EXPECT_GE(held(), before + (n + 65535) / 65536);
+            EXPECT_GE(sv::relaxed_held(), before + (n + 65535) / 65536);
         }
 }
 
@@ -96,7 +85,7 @@ TEST(RdmaOrderingOf, ManyMessagesInImmMode)
             shape("roce\nset relaxed_ordering 2\nset async 1", PVN_RDMA_IMM, 2, 65536, counted)));
         for (int i = 1; i < 40; i++)
             ASSERT_TRUE(moved(p, static_cast<size_t>(i) * 7001, IBV_ACCESS_RELAXED_ORDERING)) << i;
-        EXPECT_GT(held(), 40u);
+        EXPECT_GT(sv::relaxed_held(), 40u);
     }
 }
 
@@ -117,7 +106,7 @@ TEST_P(RdmaOrdering, RelaxedRingsShowNothing)
         ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 1, smr, &s));
     }
     EXPECT_EQ(nullptr, s);
-    EXPECT_GT(held(), 0u);
+    EXPECT_GT(sv::relaxed_held(), 0u);
     ASSERT_EQ(0, sv::command("release"));
     ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 1, smr, &s));
     EXPECT_NE(nullptr, s) << "it was the ring alone";
@@ -226,7 +215,7 @@ class Ordering : public testing::Test
     // A registration as a lane in imm mode makes it.
     void reg()
     {
-        int access = pvn_rdma_ordering_access(&o, kAccess, true);
+        int access = pvn_rdma_ordering_access(&o, true);
         ibv_mr *mr = pvn_rdma_reg_mr(&o, &table, pair->rx.pd, page, sizeof(page), access);
         ASSERT_NE(nullptr, mr) << strerror(errno);
         table.dereg_mr(mr);
@@ -238,14 +227,14 @@ TEST_F(Ordering, WhereItIsThereItIsOn)
     ASSERT_NO_FATAL_FAILURE(open("roce"));
     for (pvn_ordering_mode mode : {PVN_ORDERING_AUTO, PVN_ORDERING_RELAXED}) {
         EXPECT_EQ("on in imm mode", start(mode));
-        EXPECT_EQ(kAccess | IBV_ACCESS_RELAXED_ORDERING,
-                  pvn_rdma_ordering_access(&o, kAccess, true));
-        EXPECT_EQ(kAccess, pvn_rdma_ordering_access(&o, kAccess, false));
+        EXPECT_EQ(PVN_RDMA_ACCESS | IBV_ACCESS_RELAXED_ORDERING,
+                  pvn_rdma_ordering_access(&o, true));
+        EXPECT_EQ(PVN_RDMA_ACCESS, pvn_rdma_ordering_access(&o, false));
         relaxed_calls = 0;
         reg();
         EXPECT_EQ(1, relaxed_calls);
     }
-    EXPECT_EQ(kAccess, pvn_rdma_ordering_access(nullptr, kAccess, true));
+    EXPECT_EQ(PVN_RDMA_ACCESS, pvn_rdma_ordering_access(nullptr, true));
 }
 
 TEST_F(Ordering, WhereItIsNotRegistrationsAreStrict)
@@ -287,7 +276,7 @@ TEST_F(Ordering, OtherFailuresAreNotTakenForARefusal)
         EXPECT_EQ("on in imm mode", start(PVN_ORDERING_AUTO));
         std::string rule = std::string("rule full fail call=reg_mr count=0 errno=") + error;
         ASSERT_EQ(0, sv::command(rule));
-        int access = pvn_rdma_ordering_access(&o, kAccess, true);
+        int access = pvn_rdma_ordering_access(&o, true);
         EXPECT_EQ(nullptr, pvn_rdma_reg_mr(&o, &table, pair->rx.pd, page, sizeof(page), access));
         EXPECT_EQ(strcmp(error, "EINVAL") == 0 ? EINVAL : ENOMEM, errno);
         EXPECT_GT(sv::lib().sv_rule_fired("full"), 0);

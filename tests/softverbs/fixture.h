@@ -151,6 +151,15 @@ inline int command(const std::string &line)
     return rc;
 }
 
+// Pieces that relaxed ordering has held back (sv_relaxed.c).
+inline uint64_t relaxed_held()
+{
+    char text[512] = "";
+    EXPECT_EQ(0, lib().sv_command("stat", text, sizeof text));
+    const char *at = strstr(text, " relaxed=");
+    return at ? strtoull(at + strlen(" relaxed="), nullptr, 10) : 0;
+}
+
 // Lets a plugin find softverbs and the sysfs tree of its adapters, until it goes.
 class ForPlugin
 {
