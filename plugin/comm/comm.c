@@ -343,8 +343,9 @@ __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *re
     if (!is_ours(&c->epoch)) {
         if (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch))
             return result(c, comm_usable(c, "test"));
-        /* pvn_comm_test has not counted this call: it does where the process is certain. */
-        (void)attends(c);
+        /* Neither pvn_comm_test, which counts where the process is certain, nor test_in_turn has counted this call. */
+        if (!c->help)
+            (void)attends(c);
     }
     /* A request that is done attends as well: a sender whose every message fits into the kernel's buffer must notice
      * its peer's end, too. */
