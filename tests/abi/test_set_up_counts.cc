@@ -4,12 +4,12 @@
 // tests/bench/README.md has the times, beside NCCL's sockets.
 #include <gtest/gtest.h>
 
-#include <dlfcn.h>
 #include <sys/socket.h>
 
 #include <atomic>
 
 #include "abi/nccl_side.h"
+#include "support/next_symbol.h"
 
 using namespace nccl;
 
@@ -18,25 +18,20 @@ namespace
 
 std::atomic<int> sockets, accepted, options, sends;
 
-template <typename F> F next(const char *name)
-{
-    return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
-
 } // namespace
 
 // The plugin's calls arrive here: the program comes before the C library.
 extern "C" {
 __attribute__((visibility("default"))) int socket(int domain, int type, int protocol) __THROW
 {
-    static auto real = next<decltype(&socket)>("socket");
+    static auto real = next_symbol<decltype(&socket)>("socket");
     sockets += domain == AF_INET;
     return real(domain, type, protocol);
 }
 __attribute__((visibility("default"))) int accept4(int fd, sockaddr *addr, socklen_t *len,
                                                    int flags)
 {
-    static auto real = next<decltype(&accept4)>("accept4");
+    static auto real = next_symbol<decltype(&accept4)>("accept4");
     int got = real(fd, addr, len, flags);
     accepted += got >= 0;
     return got;
@@ -44,13 +39,13 @@ __attribute__((visibility("default"))) int accept4(int fd, sockaddr *addr, sockl
 __attribute__((visibility("default"))) int setsockopt(int fd, int level, int name,
                                                       const void *value, socklen_t len) __THROW
 {
-    static auto real = next<decltype(&setsockopt)>("setsockopt");
+    static auto real = next_symbol<decltype(&setsockopt)>("setsockopt");
     options++;
     return real(fd, level, name, value, len);
 }
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *data, size_t len, int flags)
 {
-    static auto real = next<decltype(&send)>("send");
+    static auto real = next_symbol<decltype(&send)>("send");
     ssize_t n = real(fd, data, len, flags);
     sends += n > 0;
     return n;
@@ -60,9 +55,20 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *data, si
 namespace
 {
 
-TEST(SetUpCounts, OfACommOverTcp)
+// Failover is on by default where a host has two interfaces.
+struct SetUpCounts : testing::TestWithParam<const char *> {
+    void TearDown() override
+    {
+        unsetenv("NCCL_PVRDMA_FAILOVER");
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Failover, SetUpCounts, testing::Values("0", "1"),
+                         [](const auto &i) { return std::string("is") + i.param; });
+
+TEST_P(SetUpCounts, OfACommOverTcp)
 {
     constexpr int kComms = 8;
+    setenv("NCCL_PVRDMA_FAILOVER", GetParam(), 1);
     Net n(12);
     Pair first(n); // with what a process does once
     ASSERT_TRUE(first.up()) << Log::get().text();

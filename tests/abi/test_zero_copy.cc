@@ -4,8 +4,8 @@
 // the socket, and back on the other end, the plugin copies nothing: the kernel is given NCCL's own
 // buffers. Every send and receive call of the process is watched for that.
 #include "abi/nccl_side.h"
+#include "support/next_symbol.h"
 
-#include <dlfcn.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -40,18 +40,13 @@ struct Range {
 };
 Range sent, received;
 
-template <typename F> F next(const char *name)
-{
-    return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
-
 } // namespace
 
 // The plugin's calls arrive here: the program comes before the C library.
 extern "C" {
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *p, size_t n, int flags)
 {
-    static auto real = next<decltype(&send)>("send");
+    static auto real = next_symbol<decltype(&send)>("send");
     ssize_t rc = real(fd, p, n, flags);
     iovec iov = {const_cast<void *>(p), n};
     sent.count(&iov, 1, rc);
@@ -59,14 +54,14 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *p, size_
 }
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr *m, int flags)
 {
-    static auto real = next<decltype(&sendmsg)>("sendmsg");
+    static auto real = next_symbol<decltype(&sendmsg)>("sendmsg");
     ssize_t rc = real(fd, m, flags);
     sent.count(m->msg_iov, m->msg_iovlen, rc);
     return rc;
 }
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *p, size_t n, int flags)
 {
-    static auto real = next<decltype(&recv)>("recv");
+    static auto real = next_symbol<decltype(&recv)>("recv");
     ssize_t rc = real(fd, p, n, flags);
     iovec iov = {p, n};
     received.count(&iov, 1, rc);
@@ -74,7 +69,7 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *p, size_t n, i
 }
 __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr *m, int flags)
 {
-    static auto real = next<decltype(&recvmsg)>("recvmsg");
+    static auto real = next_symbol<decltype(&recvmsg)>("recvmsg");
     ssize_t rc = real(fd, m, flags);
     received.count(m->msg_iov, m->msg_iovlen, rc);
     return rc;

@@ -190,9 +190,12 @@ TEST(FailoverSwitch, AReceiversPeerGivesUpTheBetterConnection)
             EXPECT_TRUE(eventually([] { return said("another cable was pulled"); }));
         };
         EXPECT_EQ(ncclSuccess, r.with(lose_both, [] { return true; })) << Log::get().text();
+        Log::get().clear();
         RawEnd better = dial(11, PVN_FEATURE_BESIDE);
-        // The thread that has made it looks at it every 50 ms.
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        EXPECT_TRUE(eventually([] { return said("receives from rawhost"); }))
+            << "the plugin's thread has not made it: " << Log::get().text();
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(300)); // until that thread gives it away
         r.goes_on([&] {
             EXPECT_TRUE(report(better)) << "the receiver has not taken it: " << Log::get().text();
             better.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));

@@ -3,8 +3,8 @@
 // A control connection that is reset just when the plugin's own thread looks at it. A socket reports that to one call only, and
 // the comm's own has to be that: an end of the stream would be the end of the peer's process, which is not waited for as long.
 #include "fail/failover_peer.h"
+#include "support/next_symbol.h"
 
-#include <dlfcn.h>
 #include <poll.h>
 
 using namespace nccl;
@@ -29,7 +29,7 @@ bool leads_to_the_peer(int fd)
 // The plugin's calls arrive here: the program comes before the C library.
 extern "C" int poll(pollfd *p, nfds_t n, int timeout)
 {
-    static auto real = reinterpret_cast<int (*)(pollfd *, nfds_t, int)>(dlsym(RTLD_NEXT, "poll"));
+    static auto real = next_symbol<decltype(&poll)>("poll");
     int rc = real(p, n, timeout);
     bool looks = n == 1 && p->events == 0 && timeout == 0 && std::this_thread::get_id() != caller &&
                  to_be_reset != nullptr && leads_to_the_peer(p->fd);

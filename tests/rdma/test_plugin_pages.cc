@@ -3,8 +3,8 @@
 // The plugin's own memory that an adapter writes into has pages of its own, also where a page has 64 KiB. The page size
 // is what this program says; so are the calls seen that allocate.
 #include "rdma/plugin_route.h"
+#include "support/next_symbol.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 using namespace nccl;
@@ -20,23 +20,18 @@ struct Allocation {
 std::vector<Allocation> seen;
 bool watching;
 
-template <typename F> F next(const char *name)
-{
-    return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
-
 } // namespace
 
 // The plugin's calls arrive here: the program comes before the C library.
 extern "C" {
 __attribute__((visibility("default"))) long sysconf(int name)
 {
-    static auto real = next<decltype(&sysconf)>("sysconf");
+    static auto real = next_symbol<decltype(&sysconf)>("sysconf");
     return name == _SC_PAGESIZE && watching ? PAGE : real(name);
 }
 __attribute__((visibility("default"))) int posix_memalign(void **p, size_t alignment, size_t size)
 {
-    static auto real = next<decltype(&posix_memalign)>("posix_memalign");
+    static auto real = next_symbol<decltype(&posix_memalign)>("posix_memalign");
     if (watching)
         seen.push_back({alignment, size});
     return real(p, alignment, size);

@@ -50,7 +50,7 @@ tests_unit_test_log_SOURCES = tests/unit/test_log.cc
 tests_unit_test_log_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_log_LDADD = libpvn-core.la $(TEST_LDADD)
 
-EXTRA_DIST += tests/support/netns.h tests/support/bytes.h tests/support/deadline.h tests/support/whole_table.h
+EXTRA_DIST += tests/support/netns.h tests/support/bytes.h tests/support/deadline.h tests/support/next_symbol.h tests/support/whole_table.h
 
 # The engine's inline calls, for all tests that have an engine and no comm.
 check_LTLIBRARIES += tests/support/libengine-calls.la
