@@ -13,12 +13,12 @@
 #include "base/log.h"
 #include "base/read_line.h"
 
-/* 64 chunks may wait for an acknowledgement (TXQ), and Linux counts no more than 2.5 KiB for a
- * packet of one byte; it doubles what is requested. */
+/* 64 chunks may wait for an acknowledgement (TXQ). Linux counts at most 2.5 KiB for a packet of one
+ * byte, and doubles the size that is requested. */
 enum { ANSWERS_BYTES = 128 << 10 };
 
-/* Unread bytes up to which early acknowledgements go on: as much as NCCL keeps in flight on a comm (its
- * buffer of 4 MiB). The kernel makes room for as many, and takes at most half of tcp_rmem's maximum. */
+/* Early acknowledgements stop at so many unread bytes. NCCL keeps as many in flight on a comm (its
+ * buffer of 4 MiB). The kernel makes room for them, but for at most half of tcp_rmem's maximum. */
 enum { EARLY_ACK_BYTES = 4 << 20 };
 
 /* 0 leaves the option alone. */

@@ -23,7 +23,8 @@ static int arp_ignore(const char *ifname)
     return pvn_read_line(path, text, sizeof(text)) ? (int)strtol(text, NULL, 10) : 0;
 }
 
-/* The kernel takes the larger of the two (ip-sysctl.rst, arp_ignore). */
+/* The kernel uses the larger of the values for "all" and for the interface (ip-sysctl.rst,
+ * arp_ignore). */
 static bool answers_come_back(const struct pvn_tcp_own *own)
 {
     return own->addr.ss_family == AF_INET6 || arp_ignore("all") > 0 || arp_ignore(own->ifname) > 0;
@@ -38,8 +39,8 @@ bool pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
     const char *remedy;
     bool neighbour;
 
-    /* The usual case, and cheap: one question to the kernel, which sees policy rules for the source address, too. The next
-     * one reads all interfaces. */
+    /* The usual case is cheap: one query to the kernel, which honours policy rules for the source
+     * address. The next query, pvn_iface_for_peer, reads all interfaces. */
     if (pvn_addr_is_link_local(peer))
         return false;
     if (pvn_route_leaves_by(addr, peer) == own->ifindex)

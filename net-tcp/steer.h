@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which interface a lane's packets really leave by. */
+/* Makes a lane's packets leave by the lane's own interface, if the network allows that. */
 #ifndef PVN_NET_TCP_STEER_H
 #define PVN_NET_TCP_STEER_H
 
@@ -16,17 +16,20 @@ struct pvn_tcp_own {
     unsigned ifindex;
     struct sockaddr_storage addr;
     unsigned prefixlen;
-    bool shares_net; /* with another interface that is up */
-    bool named;      /* by the user, who so says that it is to carry the data */
+    bool shares_net; /* another interface that is up is in the same network */
+    bool named;      /* the user has named it, so it should carry the data */
 };
 
-/* Before connect: where two interfaces are in one network, routing sends everything for it by
- * one of them, whatever the source address. A connection to a neighbour is tied to the lane's own
- * interface if answers will come back there as well: always with IPv6; with IPv4 only if the
- * interface answers ARP for no other's address (net.ipv4.conf.*.arp_ignore), for otherwise the
- * neighbour may learn the wrong one's hardware address, and what comes in there would not reach a
- * tied socket. A decision of the routing table otherwise is left as it is and said: with a warning where the
- * user has named this interface, and not the one that carries the data. True: they leave by this one. */
+/* Called before connect. If two interfaces are in one network, routing sends all packets for that
+ * network by one of them, whatever their source address. So this binds a connection to a neighbour
+ * to the lane's own interface if answers will return there as well. They do with IPv6. With IPv4
+ * they do only if the interface does not answer ARP for addresses of other interfaces
+ * (net.ipv4.conf.*.arp_ignore). Otherwise the neighbour may learn the other interface's hardware
+ * address, and a bound socket does not receive what arrives there.
+ *
+ * Any other decision of the routing table stands and is logged: with a warning if the user has
+ * named this interface and not the one that carries the data. True if packets leave by the lane's
+ * own interface. */
 bool pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
                    const struct sockaddr *peer);
 

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How a TCP lane's streams come up: offer, bind, dial or adopt, preamble, echo. */
+/* Set-up of a TCP lane's streams: offer, bind, dial or adopt, preamble, seal, large packets,
+ * echo. */
 #include "net-tcp/sockopt.h"
 #include "net-tcp/tcp_priv.h"
 
@@ -14,12 +15,13 @@
 #include "connect/sock.h"
 
 /*
- * The offer: version, number of streams requested, and for the acceptor where to dial.
+ * The offer has the version, the number of streams requested and, from the acceptor, the address to
+ * dial:
  *   0 u8 version   1 u8 streams   2 u8 length of dial_to   3 u8 features   4.. dial_to
  */
 enum { OFFER_VERSION = 1, OFFER_HEAD = 4, ECHO_BYTE = 0x70 };
 /* Features of a receiver. */
-enum { OFFER_ZEROCOPY_ACKS = 1 }; /* acknowledges chunks whose header requests it */
+enum { OFFER_ZEROCOPY_ACKS = 1 }; /* the receiver acknowledges chunks whose header requests it */
 
 int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
 {
@@ -64,7 +66,8 @@ int tcp_bind(struct pvn_lane *l, const void *peer, size_t len)
     t->nstreams = b[1] < t->cfg.streams ? b[1] : t->cfg.streams;
     if (t->nstreams == 1 && t->cfg.lone_chunk > t->cfg.chunk)
         t->l.max_chunk = t->l.lone_chunk = t->cfg.lone_chunk;
-    /* Worker threads copy what is large, and so does who seals it. */
+    /* No zero-copy with worker threads, which copy large chunks, nor on sealed streams, where
+     * encryption copies. */
     if (b[3] & OFFER_ZEROCOPY_ACKS && !t->has_workers && !t->cfg.secret)
         t->zerocopy_min = t->cfg.zerocopy_min;
     return t->cfg.sender ? dial_all(t, b + OFFER_HEAD, b[2]) : 0;
@@ -88,8 +91,8 @@ static int connected(struct tcp_lane *t, struct stream *s)
     return rc && rc != -EAGAIN ? tcp_dead(t, s, rc, "connecting") : rc;
 }
 
-/* Under bbr chunks sent without a copy are slower, and the peer is not to acknowledge late. Its route may
- * have set it, which shows only now that the socket is connected. */
+/* bbr is slower with zero-copy chunks and with late acknowledgements. A route may have selected it,
+ * so the congestion control is known only when the socket is connected. */
 static void check_pacing(struct tcp_lane *t, const struct stream *s)
 {
     bool paced;
@@ -115,7 +118,8 @@ static int send_preamble(struct tcp_lane *t, struct stream *s)
     return 0;
 }
 
-/* Begins the handshake of the stream, whose secret is of both ends of its control connection alone. */
+/* Begins the TLS handshake of the stream. Only the two ends of its control connection know the
+ * secret. */
 static int begin_seal(struct tcp_lane *t, struct stream *s)
 {
     uint8_t secret[PVN_SEAL_SECRET];
@@ -153,8 +157,8 @@ static int seal(struct tcp_lane *t, struct stream *s)
     return rc;
 }
 
-/* A path may carry small packets and lose large ones: so many bytes go in both directions, more than any packet
- * has. Nobody looks at them. */
+/* A path may carry small packets and lose large ones. So the set-up sends LARGE_BYTES, more than
+ * any packet holds, in both directions. The content is ignored. */
 enum { LARGE_BYTES = 256 * 1024, LARGE_PIECE = 16 * 1024 };
 
 static int large(struct tcp_lane *t, struct stream *s, bool out)
@@ -179,7 +183,8 @@ static int large(struct tcp_lane *t, struct stream *s, bool out)
     return 0;
 }
 
-/* The acceptor answers each stream's preamble with one byte; that is the lane's round trip. */
+/* The acceptor answers each stream's preamble with one byte, which completes the lane's round
+ * trip. */
 static int echo(struct tcp_lane *t, struct stream *s)
 {
     uint8_t b = ECHO_BYTE;
@@ -245,8 +250,9 @@ static int step_up(struct tcp_lane *t, struct stream *s)
     return rc;
 }
 
-/* The device's interface is not always the one that carries its connections: the routes of both hosts decide.
- * A peer on this machine is reached by none. */
+/* The routes of both hosts decide which interface carries the connections. If it is not the
+ * device's own, this renames the lane. A peer on this machine is reached by loopback, which leaves
+ * the name as it is. */
 static void name_carrier(struct tcp_lane *t)
 {
     unsigned by = t->s[0].leaves_by;
