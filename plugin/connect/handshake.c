@@ -25,7 +25,8 @@
 
 enum { CONNECTOR, ACCEPTOR, ROLES };
 
-/* From a frame to the next BEAT, and how long after the last one the peer's caller counts as away. */
+/* An end that has sent no frame for BEAT_NS sends a BEAT. A peer that has sent no frame for
+ * ABSENT_NS is absent: its caller does not drive the set-up. */
 #define BEAT_NS   (PVN_NS_PER_S / 4)
 #define ABSENT_NS (2 * BEAT_NS)
 
@@ -35,7 +36,7 @@ struct step {
     const char *knob;
 };
 
-/* The steps of each state before UP; conn.h says what each is for. */
+/* The steps of each state before UP; conn.h describes the states. */
 static const struct step steps[PVN_CONN_UP] = {
     [PVN_CONN_START] = {{conn_step_start, NULL}, 0, NULL},
     [PVN_CONN_DIAL] = {{conn_step_dial, NULL}, PARAM(connect_timeout), KNOB("CONNECT_TIMEOUT")},
@@ -108,7 +109,8 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
         snprintf(c->mine.host, sizeof(c->mine.host), "unknown");
     snprintf(c->mine.device, sizeof(c->mine.device), "%s", cfg->dev->name);
     snprintf(c->where, sizeof(c->where), "%s", cfg->dev->name);
-    /* One that resumes a comm gets that one's row (pvn_conn_replace). */
+    /* A connection that resumes a comm takes over the row of the one that it replaces
+     * (pvn_conn_replace). */
     c->stat = cfg->resumes ? NULL : pvn_stat_new(PVN_STAT_SETUP, cfg->sender, cfg->dev->name);
     conn_name_peer(c);
     conn_publish(c);
@@ -135,7 +137,8 @@ static bool at_leisure(const struct pvn_conn *c)
     return c->cfg.lazy || (c->theirs.features & PVN_FEATURE_LAZY);
 }
 
-/* The system accepts connections without the peer's process: that has no share in what keeps DIAL. */
+/* The peer's kernel accepts connections without its process, so a wait in DIAL is not caused by
+ * that process. */
 static void say_dialling(struct pvn_conn *c, uint64_t waited)
 {
     const struct pvn_hint *hint =
@@ -174,13 +177,14 @@ static bool beats(const struct pvn_conn *c)
     return c->state > PVN_CONN_HELLO && c->theirs.features & PVN_FEATURE_BEATS && !at_leisure(c);
 }
 
-/* The peer is there and its caller does not drive the set-up. */
+/* True if the peer is there, but its caller does not drive the set-up. */
 static bool is_absent(const struct pvn_conn *c, uint64_t now)
 {
     return beats(c) && now - c->heard_ns > ABSENT_NS;
 }
 
-/* Every frame says that this end is driven: a set-up in which nobody waits needs no BEAT. */
+/* Sends a BEAT if one is due. Every frame shows that this end is driven, so a set-up in which
+ * nobody waits needs none. */
 static void beat(struct pvn_conn *c, uint64_t now)
 {
     if (!beats(c) || now - c->said_ns < BEAT_NS || c->ctrl.tx_len > 0)
@@ -217,7 +221,7 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
         knob = KNOB("ACCEPT_TIMEOUT");
     }
     if (c->state == PVN_CONN_READY && limit && !c->ready_seen) {
-        limit += p->verify_timeout; /* which a lane of the peer's may take */
+        limit += p->verify_timeout; /* one of the peer's lanes may take that long */
         knob = KNOB("READY_TIMEOUT") " and " KNOB("VERIFY_TIMEOUT");
     }
     if (c->state > PVN_CONN_DIAL && pvn_conn_path(c, &err) != 0)
@@ -231,7 +235,8 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
     rc = conn_late_lanes(c, knob, now - since);
     if (rc <= 0)
         return rc ? rc : -EAGAIN;
-    /* The system has said why the last attempt failed: its error, and the hint for that, not the limit's. */
+    /* The system has said why the last attempt failed. Report its error, and the hint for that, not
+     * the limit's. */
     if (c->err.code) {
         err = c->err;
         pvn_err_add(&err, "%s took longer than %.3g s (%s)", conn_doing(c),
@@ -244,7 +249,7 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
     return conn_fail_now(c, &err);
 }
 
-/* Time that does not count. The state, or the frame, may be younger. */
+/* Takes ns off the time that counts. The state or the unfinished frame may be younger than that. */
 static void stand_still(struct pvn_conn *c, uint64_t ns, uint64_t now)
 {
     c->entered_ns = pvn_not_counted_ns(c->entered_ns, ns, now);
@@ -260,9 +265,9 @@ int pvn_conn_step(struct pvn_conn *c)
     if (now - last > PVN_AWAY_NS) {
         stand_still(c, now - last, now);
         c->heard_ns += now - last;
+        /* The peer's limit, which no BEAT stops, may have been over meanwhile. */
         if (c->ctrl.seal && c->state == PVN_CONN_SEAL)
-            c->redials =
-                0; /* the peer's limit, which no BEAT stops, may have been over meanwhile */
+            c->redials = 0;
         last = now;
     }
     c->stepped_ns = now;
@@ -272,9 +277,10 @@ int pvn_conn_step(struct pvn_conn *c)
         return 0;
     if (c->state == PVN_CONN_FAILED)
         return c->err.code;
-    /* The state may be younger than the call: absence counts from here, or it would end up in the
-     * future and every deadline at once in the past. In a step that takes long this process was stopped, or an
-     * adapter blocked: of that a part counts, for the peer has no share in it, and some limit has to remain. */
+    /* Absence is counted from the end of the step, because the state may be younger than the call:
+     * counted from the start, it would move entered_ns into the future, and every deadline would be
+     * over at once. If the step took long, this process was stopped or an adapter blocked. A part
+     * of that time counts: it is not the peer's fault, but some limit has to remain. */
     c->stepped_ns = now = pvn_now_ns();
     took = now - began;
     if (took > PVN_AWAY_NS)
@@ -303,7 +309,8 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
     bool taken = false, twice = false;
 
     pthread_mutex_lock(&c->inbox_lock);
-    /* Who reads the network may repeat the preamble: that is to take no room from the others. */
+    /* Somebody who reads the network may repeat the preamble. The copy must take no room from other
+     * data sockets. */
     for (int i = 0; i < c->ninbox; i++)
         twice |= c->inbox[i].lane == lane && c->inbox[i].stream == stream;
     if (c->inbox && !twice && c->ninbox < PVN_CONN_INBOX) {
@@ -326,8 +333,9 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
     pvn_sock_close(fd);
 }
 
-/* A frame that came while UP. 1 goodbye, 2 the peer pauses the comm, *err has its reason; negative
- * the peer's error or its breach of the rules. */
+/* Handles a frame that came while UP. 0: nothing for the caller; 1: GOODBYE; 2: the peer pauses the
+ * comm for a failover, 3: for a better connection, and *err has its reason; negative: the peer's
+ * error, or its breach of the protocol. */
 static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, size_t len,
                       struct pvn_err *err)
 {
@@ -338,7 +346,7 @@ static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_
         return 1;
     }
     if (type == PVN_FRAME_BEAT && c->theirs.features & PVN_FEATURE_BEATS)
-        return 0; /* of the last moments of the set-up */
+        return 0; /* sent in the last moments of the set-up */
     if (type == PVN_FRAME_ASK && c->theirs.features & PVN_FEATURE_ALIVE) {
         c->peer_asks = true;
         return 0;
@@ -390,7 +398,7 @@ int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err)
         pvn_err_set_hint(err,
                          pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_TRANSFER, PVN_PAST_WORKED));
     if (rc < 0) {
-        c->ctrl.eof = true; /* nothing more is expected from there */
+        c->ctrl.eof = true; /* the peer sends nothing more */
         pvn_err_set_fault(err, PVN_FAULT_REMOTE);
     }
     return rc;
@@ -405,7 +413,8 @@ int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err)
     return pvn_conn_listen(c, err);
 }
 
-/* Nobody is left who waits for what was sent, though none of this end's calls may have met that. */
+/* True if nobody at the peer waits for what was sent, even if no call of this end has met an error
+ * yet. */
 static bool peer_is_gone(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;

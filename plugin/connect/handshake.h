@@ -1,15 +1,16 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Setting up a comm's connection: one state machine for both ends, from the first packet to lanes
- * that have carried a round trip (design: START, DIAL, SEAL, HELLO, OFFER, BIND, VERIFY, READY, UP; then
- * DRAIN, CLOSED; FAILED from anywhere). Each state has a name, a step function per role, the states
- * that may follow and a deadline with its knob; one function changes state and checks.
+ * Connection set-up of a comm: one state machine for both ends, from the first packet to lanes that
+ * have carried a round trip. The states are START, DIAL, SEAL, HELLO, OFFER, BIND, VERIFY, READY,
+ * UP; then DRAIN, CLOSED; FAILED may follow any of them. Each state has a name, a step function per
+ * role, the states that may follow, and a deadline with its parameter. One function changes the
+ * state and checks that the change is allowed.
  *
  *     connector                                  acceptor
  *     DIAL    TCP to the handle's address        (listener: preamble, session, nonce)
- *     SEAL    preamble ------------------------>  with a key only; then a handshake of TLS 1.3, behind
- *             <------------ handshake ----------->  which all is sealed
+ *     SEAL    preamble ------------------------>  with a key only; the TLS 1.3 handshake follows,
+ *             <------------ handshake ----------->  and everything after it is sealed
  *     HELLO   preamble, HELLO ----------------->
  *             <--------------------------------- HELLO
  *     OFFER   its lanes ----------------------->
@@ -21,15 +22,15 @@
  *     READY   <------------ lanes that work ------------>  both keep what works at both ends
  *     UP      data flows over the lanes
  *
- * Deadlines count the time in which the callers of both ends drive the machine: NCCL's proxy thread
- * may be busy elsewhere for seconds, which is no fault of the peer or of the path. An end that is
- * driven says so by its frames, and by a BEAT when it has had none to send for a while; while the
- * peer sends nothing, the limit is ACCEPT_TIMEOUT. Where the peer's own caller has to come first
- * (the connector waits for somebody to call accept; a lazy end of NCCL's v4 interface waits for the
- * first isend), the deadline is ACCEPT_TIMEOUT or none, until the first byte of the peer's answer
- * is there.
+ * Deadlines count only the time in which the callers of both ends drive the state machine: NCCL's
+ * proxy thread may be busy elsewhere for seconds, and that is no fault of the peer or of the path.
+ * Every frame shows that its sender is driven. An end that has had no frame to send for a while
+ * sends a BEAT. While the peer sends nothing, the limit is ACCEPT_TIMEOUT. Sometimes the peer's
+ * caller has to act first: the connector waits for the peer to call accept, and a lazy end (NCCL's
+ * v4 interface) waits for its first isend. The deadline is then ACCEPT_TIMEOUT, or none, until the
+ * first byte of the peer's answer has come.
  *
- * Threads: one at a time. Nothing blocks.
+ * Threads: one at a time. No step blocks. Close may block in the adapter of a lane.
  */
 #ifndef PVN_CONNECT_HANDSHAKE_H
 #define PVN_CONNECT_HANDSHAKE_H
@@ -38,42 +39,47 @@
 
 #include "connect/conn.h"
 
-/* NULL with errno ENOMEM. accepted: takes fd, whose preamble has been read. */
+/* NULL with errno ENOMEM on failure. pvn_conn_accepted takes fd over if it succeeds; the preamble
+ * has been read from it. */
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg);
 struct pvn_conn *pvn_conn_accepted(const struct pvn_conn_cfg *cfg, int fd);
 
-/* One step: 0 UP, -EAGAIN call again, else FAILED with conn->err. The peer has then been sent the reason. */
+/* Takes one step. 0: UP; -EAGAIN: call again; other negative values: FAILED, conn->err has the
+ * reason, and the peer has been sent it. */
 int pvn_conn_step(struct pvn_conn *c);
 
-/* Connector: its HELLO has been handed to the kernel, so that the peer's accept will find it. */
+/* Connector: true once the kernel has this end's HELLO, so that the peer's accept will find it. */
 bool pvn_conn_hello_sent(const struct pvn_conn *c);
 
-/* Acceptor: a data socket for one of its lanes; takes fd in any case. */
+/* Acceptor: queues a data socket for one of the connection's lanes. Takes fd over in any case. */
 void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd);
 
 /*
- * UP: looks at the control connection, at the cost of one load while it is silent. 0 nothing new, 1
- * the peer said goodbye, 2 it pauses the comm for a failover and *err says why, 3
- * the same for a better connection, negative: *err says what the peer reports or that it is gone;
- * the state stays UP.
+ * While UP: polls the control connection, at the cost of one load while nothing comes. Returns 0:
+ * nothing new; 1: the peer said GOODBYE; 2: the peer pauses the comm for a failover, and *err says
+ * why; 3: the peer pauses it for a better connection, and *err says why; negative: *err says what
+ * the peer reports, or that it is gone. The state stays UP.
  */
 int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err);
-/* pvn_conn_watch by a system call, whatever the poller says. */
+/* Like pvn_conn_watch, but makes the system call whatever the poller says. */
 int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err);
 
-/* c, which is UP, takes over from old, and goes on with its row of the statistics. */
+/* Connection c, which is UP, takes over from `old` and continues its row of the statistics. `old`
+ * sends no GOODBYE. */
 void pvn_conn_replace(struct pvn_conn *c, struct pvn_conn *old);
 
-/* Ends it in good order if it is UP: the peer gets a GOODBYE, and the lanes are stopped. From then on
- * no memory is read or written, so registrations can be given back. Only close follows. */
+/* Ends a connection that is UP in good order: the peer gets a GOODBYE, and the lanes are stopped.
+ * When it returns, no memory is read or written any more, so registrations can be given back. Only
+ * pvn_conn_close may follow. */
 void pvn_conn_stop(struct pvn_conn *c);
 
-/* Stops it, closes all lanes and frees everything. `why`: the reason that the peer is sent when it
- * is not UP; NULL: none. */
+/* Stops the connection, closes all lanes and frees everything. If it was not UP, the peer is sent
+ * the reason `why`; NULL: none. */
 void pvn_conn_close(struct pvn_conn *c, const char *why);
 
-/* pvn_conn_close later, for a caller that must not wait. take: those with lanes stay in the list, except
- * with_lanes. */
+/* pvn_conn_close later, for a caller that must not wait: set_aside adds a connection to the list,
+ * take_aside takes connections off it, close_aside closes those. take_aside leaves connections that
+ * have lanes in the list, unless with_lanes is set. */
 void pvn_conn_set_aside(struct pvn_conn **list, struct pvn_conn *c, const char *why);
 struct pvn_conn *pvn_conn_take_aside(struct pvn_conn **list, bool with_lanes);
 void pvn_conn_close_aside(struct pvn_conn *list);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The later half of connection set-up: which lanes there are, whether they work, and both ends'
- * agreement. */
+/* The later half of connection set-up, OFFER to READY: both ends make lanes, test them, and agree
+ * on those to keep. */
 #include "config.h"
 #include "connect/conn_priv.h"
 #include "connect/handshake_priv.h"
@@ -18,8 +18,8 @@
 
 /* ---- OFFER ---- */
 
-/* Warns of a lane that does not work. An attempt beside a connection that works says so in the trace only: its loss is
- * known already, and every attempt meets it again. */
+/* Warns of a lane that does not work. An attempt beside a working connection says so only in the
+ * trace, because the loss is known already, and every attempt meets it again. */
 static void warn(const struct pvn_conn *c, const struct pvn_err *err)
 {
     char text[PVN_ERR_TEXT_LEN];
@@ -32,7 +32,7 @@ static void warn(const struct pvn_conn *c, const struct pvn_err *err)
     pvn_trace(PVN_NET, "%s", text);
 }
 
-/* True if messages of a comm wait for this connection. */
+/* True if this connection resumes a comm, whose messages wait for it. */
 static bool resumes(const struct pvn_conn *c)
 {
     return (c->cfg.sender ? c->cfg.resumes : c->theirs.resumes) != 0;
@@ -46,8 +46,9 @@ static bool may_use(const struct pvn_conn *c, const struct pvn_device *dev, int 
     return dev->via[v].ops->is_fallback ? !c->cfg.no_fallback : !c->cfg.fallback_only;
 }
 
-/* The number of a lane of port i by its v-th transport, in an offer: of the best one the port's, also where other ports have
- * none, and behind these for the others. */
+/* Returns the number of a lane of port i by its v-th transport, in an offer. A lane of the port's
+ * best transport (v = 0) has the port's number, even if other ports have no lane. The other lanes
+ * have the numbers after the ports'. */
 static uint8_t number_of(const struct pvn_conn *c, int i, int v)
 {
     int n = v ? c->cfg.nports % PVN_MAX_LANES : i, k = 0;
@@ -60,7 +61,8 @@ static uint8_t number_of(const struct pvn_conn *c, int i, int v)
     return (uint8_t)n;
 }
 
-/* A lane of port i by its v-th transport, if it can be made. 0, or a failure of the connection. */
+/* Makes the lane of port i by its v-th transport. 0, even if it cannot be made; or the connection
+ * has failed. */
 static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
 {
     const struct pvn_device *dev = c->cfg.port[i];
@@ -96,8 +98,9 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     return 0;
 }
 
-/* One lane per port and transport, as far as they can be made and there is room: the ports' best ones
- * first, with a place for one that works with any peer. 0, or a failure of the connection. */
+/* Makes a lane per port and transport while there is room, and skips those that cannot be made. The
+ * ports' best transports come first, and one lane is reserved for a transport that works with any
+ * peer. 0, or the connection has failed. */
 static int make_lanes(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -126,7 +129,7 @@ static int make_lanes(struct pvn_conn *c)
     return conn_fail_now(c, &err);
 }
 
-/* Sends lanes 0 .. nlanes-1; index[i] is what the offer calls lane i. */
+/* Sends an offer of lanes 0 .. nlanes-1; index[i] is the number of lane i in it. */
 static int put_offer(struct pvn_conn *c, const uint8_t *index)
 {
     uint8_t blob[PVN_MAX_LANES][PVN_OFFER_BLOB_MAX], body[PVN_FRAME_BODY_MAX];
@@ -166,7 +169,8 @@ static int keep_blob(struct pvn_conn *c, int k, const struct pvn_lane_offer *o)
     return 0;
 }
 
-/* This end has a faster kind of lane and the peer has none to go with it. */
+/* This end has a faster kind of lane, but the peer has none to pair with it. 0, or the connection
+ * has failed (STRICT). */
 static int fall_back(struct pvn_conn *c, const char *kind)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -186,7 +190,7 @@ static int fall_back(struct pvn_conn *c, const char *kind)
     return 0;
 }
 
-/* Lane own[k] becomes pair k, and lanes that are in no pair are closed. All own[k] are distinct. */
+/* Makes lane own[k] pair k, and closes lanes that are in no pair. All own[k] are distinct. */
 static int arrange(struct pvn_conn *c, const int *own, int pairs)
 {
     struct pvn_lane *old[PVN_MAX_LANES];
@@ -287,7 +291,8 @@ static bool same_kind(const struct pvn_conn *c, int j, const struct pvn_lane_off
 
 enum alike { SAME_RAIL, SAME_PLACE, ALIKE_AT_ALL, ALIKE_END };
 
-/* True if lane j of this end, which is of the kind of the peer's lane o, may be its partner by this rule. */
+/* True if this rule lets lane j of this end be the partner of the peer's lane o, which is of the
+ * same kind. */
 static bool are_alike(const struct pvn_conn *c, enum alike rule, int j,
                       const struct pvn_lane_offer *o)
 {
@@ -296,9 +301,10 @@ static bool are_alike(const struct pvn_conn *c, enum alike rule, int j,
     return rule == ALIKE_AT_ALL || (!c->lane[j]->ops->is_fallback && o->index == c->lane_number[j]);
 }
 
-/* mate[i] becomes the lane of this end that goes with the peer's i-th, -1: none. Lanes of a kind: first those on
- * the same rail, as far as both ends know theirs, then those of ports at the same place, so that ports
- * without a lane change no pair of others, then the rest by order. */
+/* Sets mate[i] to the lane of this end that is paired with the peer's i-th lane, -1: none. Both are
+ * of the same kind. Lanes on the same rail are paired first, if both ends know their rail. Lanes of
+ * ports with the same number follow, so that a port without a lane does not shift the pairs of the
+ * others. The rest are paired in order. */
 static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs, int *mate)
 {
     unsigned used = 0;
@@ -318,7 +324,7 @@ static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs
             }
 }
 
-/* The pairs keep the connector's order, which is NCCL's. */
+/* Returns the number of pairs, or -ENOMEM. They keep the connector's order, which is NCCL's. */
 static int choose_pairs(struct pvn_conn *c, const struct pvn_offer *theirs, int *own,
                         uint8_t *index)
 {
@@ -385,7 +391,7 @@ int conn_step_offer_acceptor(struct pvn_conn *c)
 
 /* ---- BIND, VERIFY ---- */
 
-/* Leaves lane k out. 0: others are left or may still come; else the connection has failed. */
+/* Leaves lane k out. 0 if others are left or may still come; else the connection has failed. */
 static int drop_lane(struct pvn_conn *c, int k, struct pvn_err *err)
 {
     unsigned all = (1u << c->nlanes) - 1;
@@ -416,16 +422,17 @@ static int lane_failed(struct pvn_conn *c, int k, int code)
     return drop_lane(c, k, &err);
 }
 
-/* A queue pair's first request, sent while the peer's is not connected, is repeated after a
- * time-out of seconds only. The acceptor cannot know when the connector has bound its lanes, the
- * connector knows that the acceptor has. */
+/* True if a lane has to wait until the peer has sent its first request. A queue pair's first
+ * request that is sent before the peer's queue pair is connected is retransmitted only after a
+ * timeout of seconds. The connector goes first, because it knows that the acceptor has bound its
+ * lanes; the acceptor cannot know that of the connector. */
 static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
 {
     return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;
 }
 
-/* The limit of a lane that goes second begins with the peer's READY (conn_step_verify). That comes late
- * where a lane of the peer's has taken all of its time. */
+/* True if a lane that goes second still has time. Its limit begins with the peer's READY
+ * (conn_step_verify), which comes late if one of the peer's lanes has taken all of its time. */
 static bool waits_for_ready(const struct pvn_conn *c, const struct pvn_lane *l, uint64_t waited)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -458,7 +465,8 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
     return 0;
 }
 
-/* Takes what the peer says while lanes are being set up: it may be ready before us, or give up. */
+/* Takes the peer's frames while lanes are being set up: its READY, which may come before ours, or
+ * its error. */
 static int hear_peer(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -467,7 +475,7 @@ static int hear_peer(struct pvn_conn *c)
     size_t len;
     int rc;
 
-    /* A peer that has this end's READY as well is UP, and what it says next is for later. */
+    /* A peer that has this end's READY as well is UP. Its next frames are left for later. */
     if (c->ready_seen && c->state == PVN_CONN_READY)
         return 0;
     rc = conn_expect(c, c->ready_seen ? 0 : 1u << PVN_FRAME_READY, &type, &body, &len);
@@ -531,8 +539,8 @@ int conn_step_bind(struct pvn_conn *c)
         else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
             return rc;
     }
-    /* Only when all are bound does the acceptor's offer leave, with the first step of VERIFY: when the
-     * connector has it, this end's lanes listen. */
+    /* The acceptor's offer leaves with the first step of VERIFY, so only after all of its lanes are
+     * bound: when the connector has the offer, the acceptor's lanes can receive. */
     if (((c->bound | c->dropped) & all) != all) {
         rc = c->cfg.sender ? listen_to_peer(c) : hear_peer(c);
         return rc ? rc : -EAGAIN;
@@ -559,7 +567,7 @@ int conn_step_verify(struct pvn_conn *c)
     for (k = 0; k < c->nlanes; k++) {
         if ((c->verified | c->dropped) >> k & 1 || goes_second(c, c->lane[k]))
             continue;
-        /* The peer has left the lane out and waits for us: its own log says why. */
+        /* The peer has left the lane out and waits for us. Its own log says why. */
         if (c->ready_seen && !(c->ready_mask >> k & 1)) {
             struct pvn_err err = PVN_ERR_INIT;
 
@@ -584,14 +592,15 @@ int conn_step_verify(struct pvn_conn *c)
 
 /* ---- READY ---- */
 
-/* Lanes that need no clear-to-send do not mix with those that do, nor a fallback with either. */
+/* Classes of lanes that cannot be mixed in one comm: fallback, without clear-to-send, with
+ * clear-to-send. */
 static int class_of(const struct pvn_lane *l)
 {
     return l->ops->is_fallback ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
 }
 
-/* Keeps the best class of lanes that have come up at both ends. Both ends decide alike, since they have
- * the same lanes. */
+/* Keeps the best class of the lanes that work at both ends. Both ends choose the same class,
+ * because they have the same lanes. */
 static void release_fallbacks(struct pvn_conn *c)
 {
     int best = 0, k;
@@ -606,7 +615,7 @@ static void release_fallbacks(struct pvn_conn *c)
         }
 }
 
-/* Both ends keep the same lanes in the same order. */
+/* Keeps the lanes that work at both ends, in the same order at both. */
 static int keep_common_lanes(struct pvn_conn *c)
 {
     int k, kept = 0, rc;
@@ -651,7 +660,7 @@ static void come_up(struct pvn_conn *c)
     conn_goto(c, PVN_CONN_UP);
     pvn_conn_lanes_text(c, text, sizeof(text));
     pvn_stat_lanes(c->stat, text);
-    /* NCCL shows INIT by default, NET only on request, and this line concerns every user. */
+    /* NCCL shows INIT by default and NET only on request, and this line concerns every user. */
     pvn_info(PVN_INIT | PVN_NET, "%s: %s %s, wire version %d, %s%d lane%s: %s", c->where,
              c->cfg.sender ? "sends to" : "receives from", c->who,
              pvn_wire_agree(&c->mine, &c->theirs, NULL),

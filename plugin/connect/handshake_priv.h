@@ -1,14 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The steps that handshake.c drives: handshake_steps.c has START to HELLO but for SEAL, which handshake_seal.c has,
- * handshake_lanes.c OFFER to READY. */
+/* The steps that handshake.c drives. handshake_steps.c has START, DIAL and HELLO, handshake_seal.c
+ * has SEAL, and handshake_lanes.c has OFFER to READY. */
 #ifndef PVN_CONNECT_HANDSHAKE_PRIV_H
 #define PVN_CONNECT_HANDSHAKE_PRIV_H
 
 #include "connect/conn.h"
 
-/* Steps return 0 when the state is done with (they have called conn_goto), -EAGAIN, or what
- * conn_fail_now returned. */
+/* Steps return 0 when the state is finished (they have called conn_goto), -EAGAIN, or the result of
+ * conn_fail_now. */
 int conn_step_start(struct pvn_conn *c);
 int conn_step_dial(struct pvn_conn *c);
 int conn_step_seal_connector(struct pvn_conn *c);
@@ -21,12 +21,14 @@ int conn_step_bind(struct pvn_conn *c);
 int conn_step_verify(struct pvn_conn *c);
 int conn_step_ready(struct pvn_conn *c);
 
-/* Connector: the listener has closed the connection before it read what this end has sent, as it does with connections that
- * are silent for too long while its process is busy. True: worth another try, and DIAL is next. */
+/* Connector: the listener has closed the connection before it read what this end sent. It does so
+ * with connections that were silent for too long while its process was busy. True if another
+ * attempt is made; the state is DIAL then. */
 bool conn_redial(struct pvn_conn *c);
 
-/* The state's time is over, for it has lasted so long: lanes that are behind are left out. 0: go on
- * without them; 1: the state is not about lanes; negative: as pvn_conn_fail. */
+/* Leaves out the lanes that are not ready when the state's time limit `knob` is over, after
+ * `waited` ns. 0: go on without them; 1: the state is not about lanes; negative: as
+ * pvn_conn_fail. */
 int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited);
 
 #endif

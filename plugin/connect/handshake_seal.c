@@ -13,7 +13,7 @@
 #include "base/hints.h"
 #include "base/random.h"
 
-/* The exporter's label; OpenSSL's and other programs' begin otherwise. */
+/* The label of the TLS exporter. The labels of OpenSSL and of other programs begin differently. */
 #define STREAMS "EXPORTER-nccl-net-pvrdma-1-streams"
 
 static int fail(struct pvn_conn *c, struct pvn_err *err)
@@ -38,7 +38,7 @@ static int begin(struct pvn_conn *c)
     return c->ctrl.seal ? 0 : conn_fail_now(c, &err);
 }
 
-/* One step of the handshake; in the end the connection is sealed, and the next state is HELLO. */
+/* Takes one step of the handshake. At its end the connection is sealed, and the state is HELLO. */
 static int shake(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -46,7 +46,8 @@ static int shake(struct pvn_conn *c)
 
     if (rc == -EAGAIN)
         return rc;
-    /* The listener's refusal, or its end, has come since this step has looked. */
+    /* The listener's refusal in the clear, or its end of stream, came after the caller had looked.
+     * The next step sees it. */
     if (rc == -ENOMSG && !c->ctrl.started)
         return -EAGAIN;
     if ((rc == -ECONNRESET || rc == -EPIPE) && c->cfg.sender && !c->ctrl.started && conn_redial(c))
@@ -63,7 +64,8 @@ static int shake(struct pvn_conn *c)
 
 _Static_assert(PVN_FRAME_TYPES <= 20, "a record of TLS begins with 20 to 23, a frame with less");
 
-/* Looks at the first n bytes that have come. How many there are, 0 at the end, or a negative errno. */
+/* Peeks at the first n bytes. Returns how many have come, 0 at end of stream, or a negative
+ * errno. */
 static ssize_t look(const struct pvn_conn *c, uint8_t *buf, size_t n)
 {
     ssize_t got = recv(c->ctrl.fd, buf, n, MSG_PEEK | MSG_DONTWAIT);
@@ -90,7 +92,8 @@ static int put_preamble(struct pvn_conn *c)
     return rc ? conn_fail_now(c, &err) : 0;
 }
 
-/* The listener answers in the clear, before it has proved anything: all that may come is why it refuses. */
+/* Takes the listener's answer in the clear. The listener has proved nothing, so only an ERROR frame
+ * is accepted, which says why it refuses. */
 static int take_refusal(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -100,7 +103,7 @@ static int take_refusal(struct pvn_conn *c)
     size_t len = 0;
     int rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
 
-    /* A GOODBYE, say, would end a failover's comm, and report messages as received. */
+    /* A GOODBYE, for example, would end a comm in a failover and report messages as received. */
     if (rc > 0 && type != PVN_FRAME_ERROR) {
         pvn_err_set(&err, -EKEYREJECTED,
                     "the peer does not prove the key: it answers in the clear (%s frame)",

@@ -17,10 +17,12 @@
 #include "base/random.h"
 #include "seal/seal_begin.h"
 
-/* A listener that refuses has lost its process or is behind a firewall. It is tried for this long
- * since a fail-over address refuses connections while it moves between machines. */
+/* If a listener refuses connections, its process is gone or a firewall rejects them. It is dialled
+ * for this long all the same, because a fail-over address refuses connections while it moves
+ * between machines. */
 #define REFUSED_LIMIT_NS (2 * PVN_NS_PER_S)
-/* Connections that may be closed by the other side before it said a word. */
+/* How many times a connector dials again after the peer closed the connection before its first
+ * frame. */
 enum { MAX_REDIALS = 3 };
 
 int conn_step_start(struct pvn_conn *c)
@@ -31,7 +33,8 @@ int conn_step_start(struct pvn_conn *c)
 
 /* ---- DIAL ---- */
 
-/* The communicator's traffic class, else the parameter's; with TC_FORCE the parameter comes first. */
+/* The traffic class is the communicator's, else the parameter's. With TC_FORCE the parameter comes
+ * first. */
 static int effective_class(int requested)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -41,7 +44,8 @@ static int effective_class(int requested)
     return requested;
 }
 
-/* The address that seemed near is another machine's, in a network with the same numbers, or nobody's. */
+/* Dials the peer's other address next. The address that seemed near belongs to a machine in another
+ * network with the same numbers, or to nobody. */
 static void try_instead(struct pvn_conn *c)
 {
     struct sockaddr_storage peer = c->cfg.peer;
@@ -53,7 +57,8 @@ static void try_instead(struct pvn_conn *c)
     conn_name_peer(c);
 }
 
-/* True if the peer named its loopback while this end uses another interface: it may be on another machine. */
+/* True if the peer named its loopback address while this end uses another interface: the peer may
+ * be elsewhere. */
 static bool is_elsewhere(const struct pvn_conn *c)
 {
     return pvn_addr_is_loopback((const struct sockaddr *)&c->cfg.peer) &&
@@ -78,7 +83,8 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     case -ECONNREFUSED:
         if (c->refused_ns == 0)
             c->refused_ns = now;
-        /* A listener that is kept for this goes with its process only. */
+        /* A listener that is kept for failovers goes away only with its process, so a refusal is
+         * final. */
         again = !c->cfg.resumes && now - c->refused_ns < REFUSED_LIMIT_NS;
         break;
     case -ETIMEDOUT:
@@ -111,7 +117,7 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
                  c->where, c->who, text);
     }
     same = c->err.code == err->code;
-    c->err = *err; /* quoted while it goes on, and should the deadline come */
+    c->err = *err; /* quoted in warnings meanwhile, and in the error if the deadline comes */
     if (!same)
         conn_publish(c);
     try_instead(c);
@@ -119,13 +125,14 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     return -EAGAIN;
 }
 
-/* Connector: true if this end and the listener both have a key, or none. */
+/* Connector: true if both this end and the listener have a key, or neither has. */
 static bool keys_fit(const struct pvn_conn *c)
 {
     return (c->cfg.key != NULL) == c->cfg.peer_has_key;
 }
 
-/* If not: says so to the listener as well. Returns as pvn_conn_fail. */
+/* Fails because only one end has a key, and sends the listener the reason as well. Returns as
+ * pvn_conn_fail. */
 static int refuse_unlike(struct pvn_conn *c)
 {
     struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
@@ -135,7 +142,7 @@ static int refuse_unlike(struct pvn_conn *c)
     uint8_t bytes[PVN_PREAMBLE_MOST];
     struct pvn_err err = PVN_ERR_INIT;
 
-    /* The reason goes behind it, in an ERROR frame. */
+    /* conn_fail_now sends the reason after it, in an ERROR frame. */
     pvn_ctrl_put(&c->ctrl, bytes, (size_t)pvn_preamble_encode(bytes, &p), NULL);
     if (c->cfg.key)
         pvn_err_set(
@@ -219,7 +226,8 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
     return 0;
 }
 
-/* HELLO's own failures are nobody's errno alone: the peer is another version or no peer. */
+/* Fails because of the peer's HELLO. An errno alone does not explain that: the peer has another
+ * version or is no peer. */
 static int hello_refused(struct pvn_conn *c, struct pvn_err *err)
 {
     pvn_err_set_fault(err, PVN_FAULT_REMOTE);
@@ -240,7 +248,7 @@ bool conn_redial(struct pvn_conn *c)
     return true;
 }
 
-/* In SEAL it has gone out, where there is a key. */
+/* Queues the preamble, unless there is a key: it went out in SEAL then. */
 static int put_preamble(struct pvn_conn *c, struct pvn_err *err)
 {
     struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
@@ -255,7 +263,8 @@ static int put_preamble(struct pvn_conn *c, struct pvn_err *err)
     return pvn_ctrl_put(&c->ctrl, bytes, (size_t)pvn_preamble_encode(bytes, &p), err);
 }
 
-/* Looks at the key file again, where this connection replaces another one. 0, or it has failed, and its peer hears why. */
+/* Checks the key file again if this connection replaces another one. 0, or the connection has
+ * failed and the peer has been sent the reason. */
 static int check_replaced(struct pvn_conn *c, bool resumes)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -332,7 +341,7 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
     if (rc)
         return rc;
     conn_goto(c, PVN_CONN_OFFER);
-    /* The connector's offer is its answer. And where this is for a comm that is there, the listener finds that by the HELLO,
-     * and the comm's own thread makes the lanes. */
+    /* The connector's OFFER has to come first. If the connection is for an existing comm, the
+     * listener learns that from the HELLO, and the comm's own thread makes the lanes. */
     return -EAGAIN;
 }

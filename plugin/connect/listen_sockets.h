@@ -10,8 +10,8 @@
 
 enum { PVN_LISTEN_SOCKETS = PVN_MAX_LANES + PVN_MORE_ADDRS + PVN_OTHER_ADDRS };
 
-/* One per port, nmore on the first one's further addresses, then those on other interfaces, once there are
- * any. The listener's lock is for this, too. */
+/* The sockets are in this order: one per port, then `nmore` on further addresses of the first port,
+ * then, once others_open is set, those on other interfaces. The listener's lock protects them. */
 struct pvn_listen_sockets {
     int n, nports, nmore;
     int fd[PVN_LISTEN_SOCKETS];
@@ -22,13 +22,13 @@ struct pvn_listen_sockets {
     bool others_open;
 };
 
-/* Listens on one more address, of a device. 0 or a negative errno with *err. */
+/* Listens on one more address, which belongs to `dev`. 0 or a negative errno with *err. */
 int pvn_listen_sockets_add(struct pvn_listen_sockets *s, const struct pvn_device *dev,
                            const struct sockaddr_storage *addr, struct pvn_err *err);
 
-/* Gives up to PVN_OTHER_ADDRS addresses of other interfaces where the listener can be reached, and returns
- * their number. The first call listens there: an interface that cannot be listened on is none by which the
- * comm could be reached. */
+/* Writes up to PVN_OTHER_ADDRS addresses of other interfaces at which the listener can be reached,
+ * and returns their number. The first call opens these sockets. An interface on which that fails is
+ * left out. */
 int pvn_listen_sockets_others(struct pvn_listen_sockets *s, struct pvn_wire_addr *out);
 
 void pvn_listen_sockets_close(struct pvn_listen_sockets *s);

@@ -17,8 +17,8 @@
 
 #define KEY_FILE "NCCL_PVRDMA_KEY_FILE"
 
-/* None of the members is given out: those that are have a reference. After close there are others
- * where a comm let go while its peer was connecting again. */
+/* No member is given out here, because each of those holds a reference. Members are left after
+ * close only if a comm let go while its peer was reconnecting. */
 static void destroy(struct pvn_listener *l)
 {
     while (l->members)
@@ -33,7 +33,7 @@ static void destroy(struct pvn_listener *l)
     free(l);
 }
 
-/* Unlocks. */
+/* Releases a reference and the lock. */
 static void unref(struct pvn_listener *l)
 {
     bool last = --l->refs == 0;
@@ -82,8 +82,8 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
     return 0;
 }
 
-/* A conn has failed before it was given out. True when that is accept's result: the peer had been
- * recognised, and whoever waits for it must know. */
+/* Removes a connection that failed before it was given out. True if that is accept's result: the
+ * peer had identified itself, so the caller that waits for it must know. */
 static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_err *err)
 {
     struct pvn_conn *c = (*at)->conn;
@@ -92,7 +92,7 @@ static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_e
     if (known) {
         *err = c->err;
     } else if (c->err.code == -EKEYREJECTED || strstr(c->err.reason[0], KEY_FILE)) {
-        /* The latter: it has a key, which this process has not, and says so. */
+        /* The second case: the peer has a key, this process has none, and the peer has said so. */
         listener_note_unproved(l, &c->cfg.peer, c->err.reason[0]);
     } else {
         l->stats.rejected++;
@@ -103,7 +103,7 @@ static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_e
     return known;
 }
 
-/* Until a peer is there its row says where it is expected. */
+/* Until a peer connects, the listener's row says where one is expected. */
 static void publish_wait(struct pvn_listener *l, uint64_t now)
 {
     char text[160], addr[PVN_ADDR_TEXT_LEN];
@@ -117,7 +117,8 @@ static void publish_wait(struct pvn_listener *l, uint64_t now)
     pvn_stat_state(l->stat, PVN_STAT_LISTEN, "ACCEPT", text);
 }
 
-/* coming: a peer is there, whose states have limits of their own. */
+/* Returns -ETIMEDOUT with *err if ACCEPT_TIMEOUT is over, else 0. coming: a peer has sent its
+ * HELLO, and the limits of its states count instead. */
 static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, struct pvn_err *err)
 {
     uint64_t limit = pvn_params_get()->accept_timeout;
@@ -157,13 +158,14 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
 
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
-    /* Whoever had the lock may have taken in connections until now. */
+    /* Read the clock with the lock held: its last holder may have accepted connections until
+     * now. */
     now = pvn_now_ns();
     listener_take_in(l, now);
     for (at = &l->members; *at && !*conn && rc == 0;) {
         struct member *m = *at;
 
-        /* Connections that replace a comm's lanes are that comm's: pvn_listener_resumed. */
+        /* Connections that replace a comm's lanes belong to that comm (pvn_listener_resumed). */
         if (m->given || m->conn->theirs.resumes) {
             at = &m->next;
             continue;
@@ -225,7 +227,8 @@ int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn)
 {
     int rc;
 
-    /* The lock is held while the conn steps, for its inbox is filled by other conns' threads. */
+    /* The lock is held during the step, because other threads that take connections in fill this
+     * connection's inbox. */
     pthread_mutex_lock(&l->lock);
     listener_take_in(l, pvn_now_ns());
     rc = pvn_conn_step(conn);
@@ -255,7 +258,7 @@ void pvn_listener_close(struct pvn_listener *l)
             (unsigned long long)l->stats.rejected, (unsigned long long)l->stats.late,
             (unsigned long long)l->stats.crowded);
     for (struct member **at = &l->members; *at;)
-        /* A comm that is up may still take its own. */
+        /* A comm that is up may still take the connection that resumes it. */
         if ((*at)->given || ((*at)->conn->theirs.resumes && l->keepers > 0))
             at = &(*at)->next;
         else

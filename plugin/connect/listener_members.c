@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A listener's members, and the connections that it sets aside. */
+/* A listener's members, and the connections that it sets aside to be closed. */
 #include "config.h"
 #include "connect/listener_priv.h"
 
@@ -68,8 +68,8 @@ void listener_unlock_answering(struct pvn_listener *l)
     pvn_conn_close_aside(gone);
 }
 
-/* conn takes over: those of its comm that came before it were given up by their maker, whatever
- * their sockets look like from here. */
+/* Sets aside the connections for comm `id` that came before conn, which takes over. The peer has
+ * given them up, even if their sockets still look open from here. */
 static void close_older(struct pvn_listener *l, uint64_t id, const struct pvn_conn *conn)
 {
     for (struct member **at = &l->members; *at && (*at)->conn != conn;) {

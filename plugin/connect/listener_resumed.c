@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Connections for comms that are up: to replace their lanes, or to be made beside them, or to be their control
- * connection alone; and what they get from a comm that has been closed. */
+/* Connections for comms that are up: they replace the comm's lanes, or are set up beside them, or
+ * become its control connection alone. Also the answer of a comm that has been closed to such
+ * connections. */
 #include "config.h"
 #include "connect/listener_priv.h"
 
@@ -14,8 +15,9 @@
 
 enum { LOCK_TRIES = 10 };
 
-/* For the answering thread. A comm's thread within a failover looks at the listener again and again, so that the lock is
- * taken for most of the time, each time for some microseconds; within a call of an adapter it is for long. */
+/* Takes the lock for the answering thread, or gives up. A comm's thread in a failover looks at the
+ * listener again and again, so it holds the lock most of the time, but for some microseconds each.
+ * A call of an adapter holds it for long. */
 static bool lock_soon(struct pvn_listener *l)
 {
     const struct timespec pause = {.tv_nsec = 50000};
@@ -28,7 +30,7 @@ static bool lock_soon(struct pvn_listener *l)
     return false;
 }
 
-/* A connection that its maker has not closed again. */
+/* True if the peer has not closed the connection again. */
 static bool is_alive(const struct pvn_conn *c)
 {
     struct pollfd p = {.fd = c->ctrl.fd, .events = POLLRDHUP};
@@ -36,21 +38,21 @@ static bool is_alive(const struct pvn_conn *c)
     return c->state != PVN_CONN_FAILED && poll(&p, 1, 0) <= 0;
 }
 
-/* No comm takes it, or none will. */
+/* True if no comm will take this connection. */
 static bool is_left_behind(const struct pvn_listener *l, const struct member *m, uint64_t now)
 {
     const struct pvn_conn *c = m->conn;
 
     if (m->given)
         return false;
-    if (!c->theirs.resumes) /* accept would take it */
+    if (!c->theirs.resumes) /* accept would take it, until close */
         return l->closed && (c->hello_seen || c->state == PVN_CONN_FAILED);
     return !is_alive(c) || now - m->expected_ns >= pvn_params_get()->hello_timeout;
 }
 
-/* For comms that are connected again: takes in what has come, and closes what no comm takes. control: control
- * connections are expected as well, since a comm within a failover has its answering thread look for one, which may not
- * have had the lock for a while. */
+/* For comms that are being reconnected: takes in connections, and sets aside those that no comm
+ * takes. control: control connections count as expected, too. The answering thread, which takes
+ * those for a comm in a failover, may not have got the lock for a while. */
 static void take_in_resumed(struct pvn_listener *l, uint64_t id, bool control)
 {
     uint64_t now = pvn_now_ns(), gap = now - l->looked_ns;
@@ -60,7 +62,7 @@ static void take_in_resumed(struct pvn_listener *l, uint64_t id, bool control)
     for (struct member **at = &l->members; *at;) {
         struct member *m = *at;
 
-        /* While an adapter's call has the lock nobody can look for what has come in. */
+        /* While a call of an adapter holds the lock, nobody can look for connections. */
         if (gap > PVN_AWAY_NS)
             m->expected_ns = pvn_not_counted_ns(m->expected_ns, gap, now);
         if (m->conn->theirs.resumes == id || (control && m->conn->cfg.control))
@@ -72,18 +74,19 @@ static void take_in_resumed(struct pvn_listener *l, uint64_t id, bool control)
     }
 }
 
-/* True if the conn is for this comm, or may still turn out to be. */
+/* True if the connection is for this comm, or may still turn out to be. */
 static bool concerns(const struct pvn_conn *c, uint64_t id)
 {
     return !c->hello_seen || c->theirs.resumes == id;
 }
 
-/* Steps a conn that replaces the lanes of comm id, or may turn out to. */
+/* Steps a connection that replaces the lanes of comm `id`, or may turn out to. */
 static int step_resumed(struct pvn_conn *c, uint64_t id, bool fallback_only)
 {
     if (!concerns(c, id))
         return -EAGAIN;
-    /* The comm is being connected by a failover, so this one is out of date. */
+    /* The comm is in a failover, so a connection that was made beside the old one is out of
+     * date. */
     if (c->hello_seen && c->cfg.beside)
         return -ESTALE;
     if (c->hello_seen && c->cfg.control)
@@ -132,7 +135,7 @@ bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **
     for (struct member **at = &l->members; *at && !(conn && *conn);) {
         struct member *m = *at;
 
-        /* No further than to its HELLO: see conn_step_hello_acceptor. */
+        /* No step beyond HELLO: see conn_step_hello_acceptor. */
         if (!m->given && !m->conn->hello_seen)
             pvn_conn_step(m->conn);
         if (m->given || m->conn->theirs.resumes != id || m->conn->cfg.control ||
@@ -143,9 +146,9 @@ bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **
             l->refs++;
             *conn = m->conn;
         } else {
-            /* Or it had its HELLO just now, and has failed. */
+            /* It may have got its HELLO just now, and failed. */
             replaced |= is_alive(m->conn);
-            /* The key file has another key: the comm looks at it, too. */
+            /* The key file has another key now. The comm has to look at the file, too. */
             replaced |= m->conn->err.code == -EKEYREVOKED;
             at = &m->next;
         }

@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Undecided connections: a listener accepted them, and they have not yet sent the preamble (wire.h) that says who
- * they are. A complete preamble with the listener's session makes a control connection a new member, and gives a data
- * connection to the member that it is for. Everybody can connect to the port, so nothing else of them is believed:
- * their number and time are limited, and reports of them are, too.
+/* Undecided connections: a listener accepted them, and they have not yet sent the preamble (wire.h)
+ * that says who they are. A complete preamble with the listener's session makes a control
+ * connection a new member, and gives a data connection to the member that it is for. Anybody can
+ * connect to the port. So nothing else that they send is believed, and their number, their time and
+ * the reports of them are limited.
  *
- * Threads: all functions are called with the listener's lock. None blocks. */
+ * Threads: the caller of all functions holds the listener's lock. None blocks. */
 #include "config.h"
 #include "connect/listener_priv.h"
 #include "connect/token.h"
@@ -21,9 +22,10 @@
 #include "base/log.h"
 #include "base/param.h"
 
-/* Connections taken from one listening socket per call: a flood must not keep its caller. */
+/* Connections taken from one listening socket per call, so that a flood does not hold up the
+ * caller. */
 enum { ACCEPT_BATCH = 64 };
-/* For how long a connection that named another session is kept open, so that guesses are slow. */
+/* A connection that named another session is kept open for this long, so that guessing is slow. */
 #define REFUSED_NS PVN_NS_PER_S
 
 /* Takes entry i out of the room, which stays in order of age. Its descriptor is the caller's. */
@@ -114,7 +116,8 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
     *end = m;
 }
 
-/* True if the token of a connection is the right one, or it has none and needs none. *why: else. */
+/* True if the connection's token is right, or if neither end has a key. Otherwise *why has the
+ * reason. */
 static bool is_proved(const struct pvn_listener *l, const struct pvn_preamble *p,
                       const struct member *m, const char **why)
 {
@@ -141,7 +144,7 @@ static bool is_proved(const struct pvn_listener *l, const struct pvn_preamble *p
     return rc == 0 && pvn_key_is_equal(token, p->token, sizeof(token));
 }
 
-/* Says why in the clear, since there is nothing else that both ends could read. */
+/* Sends the reason in the clear, because both ends can read nothing else. */
 static void say_why_not(const struct undecided *u, const char *why)
 {
     uint8_t buf[PVN_FRAME_HEADER_BYTES + PVN_REASON_MAX + 2];
@@ -193,8 +196,8 @@ static void refuse_session(struct pvn_listener *l, struct undecided *u, const ch
     u->since_ns = now;
 }
 
-/* Refuses a connection that named the session and has not the right token. A control connection is a peer's, which gets
- * the reason; the room is as for one with another session. */
+/* Refuses a connection that named the session but has not the right token. A control connection
+ * comes from a peer, so it is sent the reason. It stays in the room as in refuse_session. */
 static void refuse_unproved(struct pvn_listener *l, struct undecided *u,
                             const struct pvn_preamble *p, const char *why, uint64_t now)
 {
@@ -216,7 +219,7 @@ static void refuse_unproved(struct pvn_listener *l, struct undecided *u,
     u->since_ns = now;
 }
 
-/* Closes a refused one when its time is over. True if entry i has left the room. */
+/* Closes a refused connection when its time is over. True if entry i has left the room. */
 static bool end_refused(struct pvn_listener *l, int i, uint64_t now)
 {
     if (now - l->room[i].since_ns < REFUSED_NS)
@@ -238,7 +241,7 @@ static bool read_preamble(struct pvn_listener *l, int i, uint64_t now)
     if (u->refused)
         return end_refused(l, i, now);
     while (verdict == 0 && !why) {
-        /* No byte more than it has: what follows is the handshake's, or a frame's. */
+        /* Read no byte beyond the preamble: the next ones belong to the handshake or to a frame. */
         size_t want = pvn_preamble_bytes(u->bytes, u->got) - u->got;
         ssize_t n = recv(u->fd, u->bytes + u->got, want, MSG_DONTWAIT);
 
@@ -323,7 +326,8 @@ static void report_no_files(struct pvn_listener *l, const struct pvn_err *err)
     pvn_warn_err(err);
 }
 
-/* A listener has no room while nobody is undecided, which is nearly always. False: no memory. */
+/* Allocates the room. It exists only while a connection is undecided, which is rarely. False: no
+ * memory. */
 static bool build_room(struct pvn_listener *l)
 {
     if (!l->room)
@@ -333,8 +337,8 @@ static bool build_room(struct pvn_listener *l)
     return l->room != NULL;
 }
 
-/* Fills in which sockets may have a connection; false: none has. accept makes a socket before it finds that there is none: on
- * each of them it takes 3 us, and this 0.4 for all. */
+/* Fills in which sockets may have a connection; false: none has. accept4 makes a socket before it
+ * finds the queue empty: that takes 3 us for each socket, and this poll 0.4 us for all. */
 static bool look_for_connections(const struct pvn_listener *l, bool ready[PVN_LISTEN_SOCKETS])
 {
     struct pollfd p[PVN_LISTEN_SOCKETS];
@@ -348,7 +352,7 @@ static bool look_for_connections(const struct pvn_listener *l, bool ready[PVN_LI
     return rc != 0;
 }
 
-/* Takes a connection from socket i. False: it had none, or none can be taken. */
+/* Takes a connection from socket i. False: there was none, or it could not be taken. */
 static bool take_one(struct pvn_listener *l, int i, uint64_t now)
 {
     struct undecided u = {.since_ns = now, .at = i};

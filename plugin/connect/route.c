@@ -74,15 +74,16 @@ unsigned pvn_route_leaves_by(const struct sockaddr *local, const struct sockaddr
     q.route.rtm_dst_len = q.route.rtm_src_len = peer->sa_family == AF_INET ? 32 : 128;
     put_address(&q, RTA_DST, peer);
     put_address(&q, RTA_SRC, local);
-    /* The kernel answers within the call of send. */
+    /* The kernel has queued its answer when send returns. */
     if (send(fd, &q, q.head.nlmsg_len, 0) == (ssize_t)q.head.nlmsg_len)
         n = recv(fd, &answer, sizeof(answer), MSG_DONTWAIT);
     close(fd);
     return n < 0 ? 0 : interface_of(&answer.head, (size_t)n);
 }
 
-/* The kernel notes it for TCP as it does for datagrams, and gives it out where the packet's information has
- * been requested. */
+/* Returns the interface by which an accepted connection came in; 0: not known. The kernel
+ * records it for TCP as it does for datagrams, and reports it only while packet information is
+ * requested. */
 static unsigned came_in_by(int fd, bool v6)
 {
     int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP, request = v6 ? IPV6_RECVPKTINFO : IP_PKTINFO;
@@ -146,7 +147,8 @@ static const struct sockaddr_storage *near_to(const struct pvn_device *dev,
     return NULL;
 }
 
-/* One of the device's further addresses that the kernel would send from; NULL: it would not. */
+/* The device's further address from which the kernel would send to the peer; NULL: it would use
+ * none of them. */
 static const struct sockaddr_storage *preferred(const struct pvn_device *dev,
                                                 const struct sockaddr *peer)
 {

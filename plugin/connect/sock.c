@@ -17,7 +17,8 @@
 #include "base/log.h"
 #include "base/param.h"
 
-/* socket(2) and accept4(2), of a socket that no child of fork() keeps. errno is that of the call. */
+/* Like socket(2) and accept4(2), errno included, but a child of fork() does not keep the
+ * descriptor. */
 static int make_socket(int domain)
 {
     int fd;
@@ -73,7 +74,7 @@ static void set_int(int fd, int level, int option, const char *name, int value)
     }
 }
 
-/* The parameters' keepalive, and no delay. */
+/* Sets TCP_NODELAY and the keepalive of the parameters. */
 static void tune(int fd)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -91,12 +92,14 @@ static void tune(int fd)
 
 int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err *err)
 {
-    /* The kernel cuts this to net.core.somaxconn; a ring of many channels may connect at once. */
+    /* The kernel limits this to net.core.somaxconn. It is large because a ring of many channels may
+     * connect at once. */
     enum { BACKLOG = 16384 };
     socklen_t out = sizeof(*addr);
     int fd = make_socket(addr->ss_family);
 
-    /* Accepted sockets inherit all of this, and SO_RCVBUF decides on the window scale that they offer. */
+    /* Accepted sockets inherit these options. SO_RCVBUF has to be set before listen(), because it
+     * decides on the window scale that accepted sockets offer. */
     if (fd >= 0 && pvn_params_get()->tcp_rcvbuf)
         set_int(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", (int)pvn_params_get()->tcp_rcvbuf);
     if (fd >= 0)
@@ -130,7 +133,8 @@ int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct
         return failed(err, fd, PVN_PHASE_DIAL, "a socket for", peer);
     tune(fd);
     pvn_sock_set_class(fd, traffic_class);
-    /* Kept while dialling alone, see path_watch.h. */
+    /* The kernel counts this timeout while dialling only: pvn_sock_connected clears it, see
+     * path_watch.h. */
     if (pvn_params_get()->tcp_user_timeout)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT",
                 (int)(pvn_params_get()->tcp_user_timeout / PVN_NS_PER_MS));
@@ -143,7 +147,8 @@ int pvn_sock_connect(int fd, const struct sockaddr_storage *local, socklen_t loc
     if (local_len && local->ss_family == peer->ss_family) {
         struct sockaddr_storage from = *local;
 
-        /* The port is chosen at connect, so that the same one may serve many destinations. */
+        /* The kernel chooses the port at connect(), so that one port may serve many
+         * destinations. */
         set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, "IP_BIND_ADDRESS_NO_PORT", 1);
         pvn_addr_set_port((struct sockaddr *)&from, 0);
         if (bind(fd, (struct sockaddr *)&from, local_len) != 0)
@@ -189,8 +194,7 @@ int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err
 
         if (fd >= 0)
             return fd;
-        /* accept(2): errors of the new connection itself are to be
-         * treated like EAGAIN by retrying. */
+        /* accept(2) says to treat errors of the new connection like EAGAIN: call it again. */
         switch (errno) {
         case EINTR:
         case ECONNABORTED:
@@ -240,8 +244,9 @@ void pvn_sock_close(int fd)
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     int unread = 0;
 
-    /* A close of the last descriptor would do this: a reset if there is something unread. A socket that the kernel seals is not
-     * disconnected (EOPNOTSUPP). */
+    /* Does what close() of the last descriptor would do: send a reset if there are unread bytes.
+     * The kernel refuses to disconnect a socket that it seals (EOPNOTSUPP), which is shut down
+     * instead. */
     if (ioctl(fd, FIONREAD, &unread) != 0 || unread <= 0 ||
         connect(fd, &nobody, sizeof(nobody)) != 0)
         shutdown(fd, SHUT_RDWR);
