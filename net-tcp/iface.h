@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Network interfaces: what this machine (or container) has, which of them may carry NCCL's traffic,
- * and by which one a peer is reached.
+/* Network interfaces: those that this machine (or container) has, those that may carry NCCL's
+ * traffic, and the one that reaches a given peer.
  *
- * The table comes from a source: the kernel's netlink by libnl where that library can be loaded,
- * else getifaddrs and ioctls (which know less of links and nothing of gateways), or a made-up one
- * in tests. The choice is a pure function of the table. */
+ * The table comes from a source: the kernel's netlink through libnl if that library can be loaded,
+ * else getifaddrs and ioctls (which know less of links and nothing of gateways), or a made-up
+ * source in tests. The choice is a pure function of the table. */
 #ifndef PVN_NET_TCP_IFACE_H
 #define PVN_NET_TCP_IFACE_H
 
@@ -31,9 +31,9 @@ enum pvn_iface_kind {
     PVN_IFACE_KINDS
 };
 
-#define PVN_IFACE_MAX_ADDRS    16    /* kept of an interface */
-#define PVN_IFACE_MORE_ADDRS   2     /* of a pick, beside its first */
-#define PVN_IFACE_DEFAULT_MBPS 10000 /* assumed where no speed is known; NCCL assumes the same */
+#define PVN_IFACE_MAX_ADDRS    16    /* kept per interface */
+#define PVN_IFACE_MORE_ADDRS   2     /* of a pick, in addition to its first */
+#define PVN_IFACE_DEFAULT_MBPS 10000 /* assumed if the speed is unknown; NCCL assumes the same */
 
 struct pvn_iface_addr {
     struct sockaddr_storage ss; /* port 0; the scope is set for link-local IPv6 */
@@ -46,18 +46,18 @@ struct pvn_iface_addr {
 struct pvn_iface {
     char name[IF_NAMESIZE];
     unsigned ifindex;
-    unsigned master; /* ifindex of the bond, bridge or VRF it belongs to; 0: none */
+    unsigned master; /* ifindex of its bond, bridge or VRF; 0: none */
     enum pvn_iface_kind kind;
     char kind_name[24]; /* the kernel's word, "veth", "802.1q"; "" for a physical one */
     bool up;            /* IFF_UP: administratively up */
     bool running;       /* IFF_RUNNING: the link has a carrier */
     bool point_to_point;
     bool has_uplink;    /* a bridge with a physical member */
-    bool default_route; /* the route to distant addresses, of IPv4 or IPv6, leaves by it */
+    bool default_route; /* the default route, of IPv4 or IPv6, leaves by it */
     int mtu;            /* bytes */
     int speed_mbps;     /* Mbit/s where speed_known, else PVN_IFACE_DEFAULT_MBPS */
     bool speed_known;
-    char driver[32];    /* as ethtool names it; may be empty */
+    char driver[32];    /* as ethtool reports it; may be empty */
     char pci_path[256]; /* real path of the PCI function below /sys; "": none or not visible */
     uint8_t hwaddr[20]; /* Ethernet has 6 bytes, IPoIB 20 */
     uint8_t hwaddr_len;
@@ -66,7 +66,7 @@ struct pvn_iface {
 };
 
 struct pvn_iface_table {
-    struct pvn_iface *v; /* n of them in the order of ifindex; the table's own */
+    struct pvn_iface *v; /* n entries by ascending ifindex, owned by the table */
     size_t n;
     const char *source; /* "netlink", "getifaddrs", ... */
 };
@@ -127,27 +127,27 @@ struct pvn_iface_pick {
  *           with a ':' is the label of an address, and stands for the addresses that have it; NCCL ignores
  *           what follows the ':'.
  *   family  AF_UNSPEC, AF_INET or AF_INET6 (NCCL_SOCKET_FAMILY).
- * The automatic choice takes what can carry traffic of the best kind there is: physical ones,
- * bonds, VLANs, macvlans and bridges with an uplink or the default route; without any of these
- * veths; then tunnels; then other bridges; loopback only when nothing else has an address. Members
- * of bonds and bridges, dead links and addresses in doubt are left out, link-local addresses if
- * others have better. A list that excludes leaves this choice among the rest, where NCCL would take
- * all of them, docker0 and loopback included; a list that names is taken as it stands, whatever the
- * kind.
+ * The automatic choice takes the usable interfaces of the best class that has any: physical ones,
+ * bonds, VLANs, macvlans and bridges with an uplink or the default route; then veths; then tunnels;
+ * then other bridges; loopback only if nothing else has an address. It leaves out members of bonds
+ * and bridges, links that are down, tentative addresses, and interfaces with only a link-local
+ * address if others have a better one. If the list excludes names, this choice applies to the
+ * remaining interfaces; NCCL would take all of them, docker0 and loopback included. If the list has
+ * names to use, all of these are used, whatever their kind.
  *
- * Returns how many picks were stored (at most max), or -ENODEV with *err: names that nothing has
- * (with a list of what there is), or nothing usable (with the reason for each). `left_out`, which
- * may be NULL, gets "docker0 (bridge without uplink), eth1 (down)". */
+ * Returns how many picks were stored (at most max), or -ENODEV with *err: no interface has these
+ * names (with a list of those that exist), or none is usable (with the reason for each).
+ * `left_out`, which may be NULL, gets "docker0 (bridge without uplink), eth1 (down)". */
 int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, int family,
                      struct pvn_iface_pick *picks, size_t max, char *left_out, size_t left_out_size,
                      struct pvn_err *err);
 
-/* The interface by which, and the address from which, the kernel sends to `peer`. 0, or negative with *err,
- * which names the peer and what to try. Every call queries the kernel again. */
+/* Finds the interface and the source address by which the kernel sends to `peer`. 0, or negative
+ * with *err, which names the peer and what to try. Every call queries the kernel again. */
 int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
                        struct pvn_iface_route *out, struct pvn_err *err);
 
-/* In a forked child, where another thread of the parent may have been loading libnl. */
+/* Called in a forked child, because another thread of the parent may have been loading libnl. */
 void pvn_iface_after_fork(void);
 
 #endif

@@ -12,8 +12,8 @@
 #include "base/dev_list.h"
 #include "base/param.h"
 
-/* True if the list lets this address through; NULL: the interface as such. A label names the addresses that
- * have it, a name all of its interface's. */
+/* True if the list accepts this address (NULL: the interface itself). A label selects the addresses
+ * that have it, a name all addresses of its interface. */
 static bool passes(const struct pvn_dev_list *f, const struct pvn_iface *iface,
                    const struct pvn_iface_addr *a)
 {
@@ -36,8 +36,8 @@ static bool iface_passes(const struct pvn_dev_list *f, const struct pvn_iface *i
     return any;
 }
 
-/* An address without a network: it may be a virtual one (keepalived, kube-vip) that moves to another
- * machine while the job runs. */
+/* True for an address without a network. It may be a virtual one (keepalived, kube-vip) that moves
+ * to another machine while the job runs. */
 static bool is_alone(const struct pvn_iface_addr *a)
 {
     return a->prefixlen == (a->ss.ss_family == AF_INET ? 32 : 128);
@@ -63,7 +63,7 @@ static int addr_rank(const struct pvn_iface_addr *a, int family)
     return rank;
 }
 
-/* f: the addresses that it lets through; NULL: all. */
+/* The best address that the list f accepts (f NULL: of all); NULL if there is none. */
 static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int family,
                                               const struct pvn_dev_list *f)
 {
@@ -82,7 +82,7 @@ static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int
     return best;
 }
 
-/* Why an interface cannot be used at all; NULL when it can. */
+/* The reason that makes an interface unusable; NULL if it is usable. */
 static const char *defect(const struct pvn_iface *iface, int family, const struct pvn_dev_list *f)
 {
     if (!iface->up)
@@ -100,7 +100,7 @@ static const char *defect(const struct pvn_iface *iface, int family, const struc
     return iface->naddrs ? "its addresses are still tentative" : "no address";
 }
 
-/* The class in the automatic choice: only the best class that has members is taken. */
+/* Classes of the automatic choice, best first. Only the best class that has members is used. */
 enum { CLASS_REAL = 0, CLASS_VETH, CLASS_TUNNEL, CLASS_INNER, CLASS_LOOPBACK, CLASSES };
 
 static int class_of(const struct pvn_iface *iface)
@@ -146,8 +146,8 @@ static bool only_link_local(const struct pvn_iface *iface, int family, const str
            iface->kind != PVN_IFACE_LOOPBACK;
 }
 
-/* A routable address of loopback: hosts that BGP routes to have theirs there, and link-local ones on the
- * links. NULL: there is none. */
+/* A routable address of loopback, or NULL. Hosts that BGP routes to have their address on loopback,
+ * and only link-local addresses on their links. */
 static const struct pvn_iface_addr *host_addr(const struct pvn_iface_table *table, int family)
 {
     for (size_t i = 0; i < table->n; i++) {
@@ -199,14 +199,14 @@ static void add_more(struct pvn_iface_pick *pick, const struct pvn_dev_list *f)
     for (int i = 0; i < pick->iface->naddrs && pick->nmore < PVN_IFACE_MORE_ADDRS; i++) {
         const struct pvn_iface_addr *a = &pick->iface->addrs[i];
 
-        /* Rank 0 of its family: of a network, routable, and to stay. */
+        /* The best rank of its family: in a network, routable and permanent. */
         if (addr_rank(a, pick->addr.ss_family) == (a->ss.ss_family == AF_INET ? 0 : 2) &&
             passes(f, pick->iface, a) && !has_network(pick, a))
             pick->more[pick->nmore++] = a;
     }
 }
 
-/* One more pick; the new number of them. */
+/* Adds a pick and returns the new number of picks. */
 static size_t add_pick(const struct pvn_iface_table *table, struct pvn_iface_pick *picks, size_t n,
                        const struct pvn_iface *iface, int family, const struct pvn_dev_list *f,
                        const char *reason, char *left_out, size_t size)
@@ -237,8 +237,9 @@ static bool has_in_net(const struct pvn_iface *iface, const struct pvn_iface_pic
     return false;
 }
 
-/* Two interfaces in one network, chosen or not: the kernel's routing sends by one of them only unless
- * sockets are bound to the interface, which somebody who looks at counters should know. */
+/* Marks picks that share their network with another interface, chosen or not. The kernel's routing
+ * sends by only one of the two unless sockets are bound to the interface. Somebody who reads
+ * counters should know this. */
 static void mark_shared_nets(const struct pvn_iface_table *table, struct pvn_iface_pick *picks,
                              int n)
 {
@@ -254,7 +255,7 @@ static void mark_shared_nets(const struct pvn_iface_table *table, struct pvn_ifa
         }
 }
 
-/* The labels of an interface's addresses that are not its name. */
+/* Lists the labels of an interface's addresses that differ from its name. */
 static void list_labels(const struct pvn_iface *iface, char *buf, size_t size)
 {
     for (int i = 0; i < iface->naddrs; i++)
@@ -306,7 +307,7 @@ static int nothing_usable(const char *ifname, int family, const char *reasons, s
     return -ENODEV;
 }
 
-/* Interfaces that were requested by name: everything that works, whatever its kind. */
+/* Chooses all usable interfaces that the user has named, whatever their kind. */
 static int choose_named(const struct pvn_iface_table *table, const struct pvn_dev_list *f,
                         int family, struct pvn_iface_pick *picks, size_t max, char *left_out,
                         size_t size)
@@ -339,15 +340,16 @@ static bool is_port(const struct pvn_iface_table *table, const struct pvn_iface 
     return master && (master->kind == PVN_IFACE_BOND || master->kind == PVN_IFACE_BRIDGE);
 }
 
-/* Facts about the table that the automatic choice finds out before it picks. */
+/* Facts that the automatic choice derives from the table before it picks. */
 struct auto_rule {
     const struct pvn_dev_list *f;
     int family;
-    bool routable; /* something that leads out has more than a link-local address */
+    bool routable; /* an interface that leads out has more than a link-local address */
     int best;      /* the class to take */
 };
 
-/* Why the automatic choice leaves an interface out, its class apart; NULL when it does not. */
+/* The reason for which the automatic choice leaves an interface out, apart from its class; NULL if
+ * it does not. */
 static const char *auto_defect(const struct pvn_iface_table *table, const struct auto_rule *rule,
                                const struct pvn_iface *iface)
 {
@@ -357,7 +359,8 @@ static const char *auto_defect(const struct pvn_iface_table *table, const struct
         return "excluded by NCCL_SOCKET_IFNAME";
     if (is_port(table, iface))
         return "port of a bond or bridge";
-    /* A management controller's USB link, or an interface that gets no answer from DHCP. */
+    /* For example a management controller's USB link, or an interface that gets no answer from
+     * DHCP. */
     if (!why && rule->routable && only_link_local(iface, rule->family, rule->f))
         return "only a link-local address";
     return why;

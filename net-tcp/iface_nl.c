@@ -58,7 +58,7 @@ static void close_socket(struct nl_sock *sock)
     nl->nl_socket_free(sock);
 }
 
-/* false for what is neither IPv4 nor IPv6. */
+/* False if the address is neither IPv4 nor IPv6. */
 static bool to_sockaddr(const struct nl_addr *addr, struct sockaddr_storage *out)
 {
     struct sockaddr_in *a4 = (struct sockaddr_in *)(void *)out;
@@ -88,7 +88,7 @@ static void nl_find_kind(struct pvn_iface *iface, const char *word, unsigned arp
     if (arp_type == ARPHRD_LOOPBACK) {
         iface->kind = PVN_IFACE_LOOPBACK;
     } else if (word) {
-        /* A driver with a kind of its own that is not in our list is something virtual. */
+        /* A driver with a kind that is not in the list is something virtual. */
         if (!pvn_iface_kind_from_name(word, &iface->kind))
             iface->kind = PVN_IFACE_OTHER;
         snprintf(iface->kind_name, sizeof(iface->kind_name), "%.23s", word);
@@ -153,7 +153,7 @@ static void nl_add_addr(struct pvn_iface_table *table, struct rtnl_addr *addr)
         ;
     if (i == table->n)
         return;
-    /* For IPv4 IFA_F_TEMPORARY's bit means "secondary", which is no fault. */
+    /* For IPv4 the bit of IFA_F_TEMPORARY means "secondary", which is no defect. */
     a = pvn_iface_add_addr(
         &table->v[i], (struct sockaddr *)&ss, (unsigned)nl->rtnl_addr_get_prefixlen(addr),
         (flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) && !(flags & IFA_F_OPTIMISTIC),
@@ -227,9 +227,9 @@ static int look_up(struct nl_sock *sock, const struct sockaddr *dst, struct pvn_
     return 0;
 }
 
-/* Netlink knows the interface and the gateway; whether the kernel would really send,
- * and from which address, is found as connect() would find it, so that both always
- * agree with what connect() does. */
+/* The plain source finds out, as connect() would, whether the kernel would send and from which
+ * address, so the result always agrees with connect(). Netlink adds the interface and the
+ * gateway. */
 static int netlink_route(void *ctx, const struct sockaddr *dst, struct pvn_iface_route *out,
                          struct pvn_err *err)
 {
@@ -237,7 +237,7 @@ static int netlink_route(void *ctx, const struct sockaddr *dst, struct pvn_iface
     struct nl_sock *sock;
     int rc = pvn_iface_source_plain.route(NULL, dst, out, err);
 
-    /* A link-local destination has said by its scope which interface. */
+    /* The scope of a link-local destination names the interface already. */
     if (rc || pvn_addr_is_link_local(dst) || !can_look_up())
         return rc;
     memset(&seen, 0, sizeof(seen));

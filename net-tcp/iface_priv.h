@@ -6,20 +6,20 @@
 
 #include "net-tcp/iface.h"
 
-/* A new zeroed entry at the end; NULL without memory. Pointers to others become invalid. */
+/* Appends a zeroed entry; NULL if memory is short. Pointers to other entries become invalid. */
 struct pvn_iface *pvn_iface_append(struct pvn_iface_table *table);
 
-/* Adds an address and returns its entry, for its label; NULL: it is there already, or there are too many
- * of them. */
+/* Adds an address and returns its entry, so that the caller can set the label. NULL if the address
+ * is there already, or if there are too many. */
 struct pvn_iface_addr *pvn_iface_add_addr(struct pvn_iface *iface, const struct sockaddr *sa,
                                           unsigned prefixlen, bool tentative, bool deprecated);
 
-/* The kind from the kernel's word for it (rtnl "kind" or ethtool driver); false when it is none
- * that is known. */
+/* Finds the kind by the kernel's word for it (rtnl "kind" or ethtool driver). False if the word is
+ * unknown. */
 bool pvn_iface_kind_from_name(const char *word, enum pvn_iface_kind *kind);
 
-/* Speed, driver and PCI path of every entry, bridges' uplinks; needs names, indices, kinds and masters.
- * Never fails: what cannot be found out stays unknown. */
+/* Adds speed, driver and PCI path to every entry, and has_uplink to bridges. Needs names, indices,
+ * kinds and masters. Never fails: facts that cannot be found stay unknown. */
 void pvn_iface_add_details(struct pvn_iface_table *table);
 
 /* The source with libnl, or NULL with the reason in `why`. */

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Sources of interfaces: the one that is used (the kernel's netlink, or what works without libnl), and what is
- * got from any. */
+/* Chooses the source of interfaces (netlink, or the plain one if libnl is missing), and reads from
+ * any source. */
 #include "config.h"
 #include "net-tcp/iface.h"
 
@@ -36,8 +36,8 @@ static int by_index(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The interface by which packets for the wide world leave. Nothing is sent to these addresses; any
- * ordinary public ones would do. */
+/* Marks the interface by which packets to the Internet leave. Nothing is sent to these addresses;
+ * any ordinary public ones would do. */
 static void mark_default_route(struct pvn_iface_table *table, const struct pvn_iface_source *source)
 {
     static const char *const far[] = {"1.1.1.1", "2606:4700:4700::1111"};

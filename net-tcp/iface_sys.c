@@ -35,8 +35,8 @@ static bool sys_read(const char *name, const char *file, char *buf, size_t size)
     return pvn_read_line(path, buf, size);
 }
 
-/* /sys may belong to another network namespace than this thread, and then has other interfaces of
- * the same names: believe it only where the number and the hardware address agree. */
+/* /sys may belong to another network namespace than this thread, and then show other interfaces of
+ * the same names. Believe it only if the index and the hardware address agree. */
 static bool sys_is_ours(const struct pvn_iface *iface)
 {
     char text[128], hex[3 * sizeof(iface->hwaddr) + 1] = "";
@@ -132,7 +132,7 @@ static void read_driver(int fd, struct pvn_iface *iface)
 /* Mb/s as the driver reports, or 0. */
 static unsigned ethtool_speed(int fd, const char *name)
 {
-    /* The answer has three bit maps behind it, of a length that the first call returns. */
+    /* Three bit maps follow the answer. The first call returns their length. */
     union {
         struct ethtool_link_settings head;
         char room[sizeof(struct ethtool_link_settings) + 3 * 127 * sizeof(uint32_t)];
@@ -175,7 +175,8 @@ static void read_speed(int fd, struct pvn_iface *iface, bool sys)
     iface->speed_known = true;
 }
 
-/* Without netlink masters and kinds come from drivers and /sys. */
+/* True if the interface leads out of the machine. Without netlink, kinds and masters come from
+ * drivers and /sys. */
 static bool leads_out(const struct pvn_iface *iface)
 {
     return iface->kind == PVN_IFACE_PHYSICAL || iface->kind == PVN_IFACE_BOND ||
@@ -234,7 +235,8 @@ static bool sys_has(const char *name, const char *entry)
     return access(path, F_OK) == 0;
 }
 
-/* The kernel's word for the kind: DEVTYPE of the uevent file, or what only one kind has. */
+/* The kernel's word for the kind: DEVTYPE of the uevent file, or an entry that only one kind
+ * has. */
 static bool sys_word(const char *name, char *word, size_t size)
 {
     static const char key[] = "DEVTYPE=";
@@ -280,8 +282,8 @@ static const char *word_of_name(const char *name)
     return NULL;
 }
 
-/* The kind where no driver is named (ethtool is refused in some sandboxes): from sysfs, and by the
- * interface's name as the last resort. */
+/* Guesses the kind if no driver is named (some sandboxes refuse ethtool): from sysfs or, as a last
+ * resort, from the interface's name. */
 static void guess_kind(struct pvn_iface *iface)
 {
     bool sys = sys_is_ours(iface);
@@ -291,7 +293,7 @@ static void guess_kind(struct pvn_iface *iface)
     if (sys && !sys_word(iface->name, word, sizeof(word))) {
         if (sys_has(iface->name, "device"))
             return;
-        /* A veth's is the other end, a macvlan's the interface below. */
+        /* The iflink of a veth is its other end, that of a macvlan the interface below. */
         if (sys_read(iface->name, "iflink", text, sizeof(text)) &&
             strtoul(text, NULL, 10) != iface->ifindex)
             snprintf(word, sizeof(word), "veth");
@@ -304,8 +306,8 @@ static void guess_kind(struct pvn_iface *iface)
     snprintf(iface->kind_name, sizeof(iface->kind_name), "%s", word);
 }
 
-/* The driver's name says the kind of most virtual interfaces; a name that is not known here is a real
- * one's. */
+/* The driver's name gives the kind of most virtual interfaces. An interface with a driver that is
+ * not in the list is physical. */
 static void sys_find_kind(int fd, struct pvn_iface *iface, int arp_type)
 {
     read_driver(fd, iface);

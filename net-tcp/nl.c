@@ -24,7 +24,7 @@ struct symbol {
 
 static const struct symbol symbols[] = {PVN_NL_FUNCTIONS(REQUIRED) PVN_NL_NEWER_FUNCTIONS(NEWER)};
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static bool resolve(const char *library, char *why, size_t size)
 {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* libnl-3 and libnl-route-3, loaded at run time: the functions that we use, in one table. */
+/* libnl-3 and libnl-route-3, loaded at run time: the functions that the plugin uses, in one
+ * table. */
 #ifndef PVN_NET_TCP_NL_H
 #define PVN_NET_TCP_NL_H
 
@@ -46,7 +47,8 @@
     F(rtnl_addr_get_prefixlen)                                                                     \
     F(rtnl_addr_get_flags)
 
-/* Since libnl 3.5: absent ones are NULL and the plain source answers instead. */
+/* Functions since libnl 3.5. If they are absent, the pointers are NULL and the plain source answers
+ * instead. */
 #define PVN_NL_NEWER_FUNCTIONS(F)                                                                  \
     F(rtnl_route_lookup)                                                                           \
     F(rtnl_route_put)                                                                              \
@@ -62,11 +64,13 @@ struct pvn_nl {
 #undef PVN_NL_MEMBER
 };
 
-/* Loads `library` (libnl-route, which brings libnl with it) once per process and never unloads it,
- * for it registers itself with libnl. NULL with the loader's reason in `why`. Any thread. */
+/* Loads `library` (libnl-route, which brings libnl with it) once per process. Never unloads it,
+ * because libnl-route registers itself with libnl. NULL with the loader's reason in `why`. Any
+ * thread. */
 const struct pvn_nl *pvn_nl_load(const char *library, char *why, size_t size);
 
-/* In a forked child, where another thread of the parent may have been loading it. */
+/* Called in a forked child, because another thread of the parent may have been loading the
+ * library. */
 void pvn_nl_after_fork(void);
 
 #endif

@@ -3,9 +3,10 @@
 /*
  * Clear-to-send entries over TCP, for comms that ranks may share: see frame.h for their form.
  *
- * An entry goes out at once when the sender has none left. Else it is held back while the sender has more
- * than are held, so that several share a system call here, and one there: the sender reads what has come
- * when it needs one. Acknowledgements of the same stream go with them.
+ * An entry goes out at once if the sender has none left. Otherwise entries are held back while the
+ * sender has more unused entries than are held, so that several share a system call. The sender
+ * reads all that have arrived when it needs one. Acknowledgements of the same stream go with the
+ * entries.
  */
 #include "net-tcp/tcp_priv.h"
 
@@ -15,19 +16,20 @@
 #include <sys/socket.h>
 
 enum {
-    CTS_OUT = PVN_MAX_REQS * PVN_CTS_MAX + 256 /* and some acknowledgements */
+    CTS_OUT = PVN_MAX_REQS * PVN_CTS_MAX + 256 /* and room for acknowledgements */
 };
 
 struct tcp_cts {
     /* receiver */
-    uint8_t out[CTS_OUT]; /* bytes [begin, end): what the kernel has not taken */
+    uint8_t out[CTS_OUT]; /* the kernel has not taken bytes [begin, end) */
     size_t begin, end;
-    bool acks;             /* some of them are acknowledgements */
-    int lost;              /* 0, or why the peer takes no more: -EPIPE it has closed, or an error */
-    uint64_t posted, sent; /* slots behind the newest one in `out`, and that has been taken */
-    uint64_t used;         /* slot behind the newest one to which something has come */
+    bool acks; /* some of these bytes are acknowledgements */
+    int lost;  /* 0, or why the peer takes no more: -EPIPE if it has closed, or an error */
+    /* slot after the newest in `out`, and after the newest that the kernel took */
+    uint64_t posted, sent;
+    uint64_t used; /* slot after the newest for which a chunk has arrived */
     /* sender */
-    uint8_t in[PVN_CTS_MAX]; /* the beginning of an entry whose rest has not come */
+    uint8_t in[PVN_CTS_MAX]; /* the first bytes of an entry that is not complete */
     size_t have;
     uint64_t arrived, taken;
     struct pvn_cts slot[PVN_SLOT_SPAN];
@@ -47,8 +49,8 @@ void tcp_cts_free(struct tcp_lane *t)
 
 /* ---- receiver ---- */
 
-/* True if entries may be held back. Not with several lanes: messages come by others as well, so this one does
- * not know which slots the sender has used. */
+/* True if entries may be held back. Never with several lanes: messages arrive on the others, too,
+ * so this lane does not know which slots the sender has used. */
 static bool may_wait(const struct tcp_lane *t)
 {
     const struct tcp_cts *c = t->cts;
@@ -56,9 +58,9 @@ static bool may_wait(const struct tcp_lane *t)
            c->sent - c->used > c->posted - c->sent;
 }
 
-/* Entries that cannot be sent because the peer has gone are not needed: the stream's end shows what it
- * sent before, and then the error, which the socket reports only once (tcp_cts_lost). Acknowledgements are,
- * see send_acks. */
+/* Sends `out`. If the peer has gone, nobody needs the entries, so they are dropped: the receiver
+ * first reports what the peer had sent, then the error, which the socket reports only once
+ * (tcp_cts_lost). A lost acknowledgement is an error, see send_acks. */
 static int flush(struct tcp_lane *t)
 {
     struct tcp_cts *c = t->cts;
@@ -120,7 +122,7 @@ int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buff
         return 0;
     c->end += pvn_cts_encode(n, b, c->out + c->end);
     c->posted = slot + 1;
-    /* The rest of it goes out with the next kick. */
+    /* The next kick sends bytes that the kernel does not take now. */
     if (slot == c->used)
         (void)tcp_cts_send(t);
     return 0;
@@ -166,10 +168,11 @@ const struct pvn_cts *tcp_cts_next(struct tcp_lane *t)
 
 void tcp_cts_drop(const struct stream *s)
 {
-    /* Into a buffer: MSG_TRUNC without one is an error on a socket that the kernel seals. */
+    /* This reads into a buffer, because MSG_TRUNC without one is an error on a socket with kernel
+     * TLS. */
     uint8_t unused[16384];
 
-    /* No peer that keeps the rules has so many in flight. */
+    /* No correct peer has more than 64 buffers full in flight. */
     for (int i = 0; i < 64 && recv(s->fd, unused, sizeof(unused), MSG_DONTWAIT) > 0; i++)
         ;
 }

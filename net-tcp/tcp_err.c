@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How a TCP lane dies. */
+/* The error that ends a TCP lane. */
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
 
-/* Damaged bytes of a sealed stream end it as a reset does: another connection may bring the right ones. */
+/* Damaged bytes on a sealed stream count as a reset (-ECONNRESET), because another connection may
+ * bring the right ones. */
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
 {
     char why[128];

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The TCP lane's table and life; see tcp_lane.h. */
+/* The TCP lane's operations, creation and end; see tcp_lane.h. */
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     struct tcp_lane *t = tcp_of(l);
     if (t->cfg.sender)
         return tcp_tx_poll(t, ev, max);
-    /* At most twice as many as before: after a pause the count is that of many passes. */
+    /* At most twice the last count, because after a pause the count covers many passes. */
     unsigned others = tcp_empty_polls - t->empty_seen;
     unsigned most = 2 * t->neighbours + 1;
     t->neighbours = others < most ? others : most;
@@ -35,7 +35,8 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n;
 }
 
-/* Takes back what a worker has in hand. In a forked child the worker is the parent's. */
+/* Takes the stream's job back from its worker. In a forked child the worker belongs to the
+ * parent. */
 static void end_job(struct tcp_lane *t, struct stream *s)
 {
     if (!s->job || pvn_fork_in_child(t->epoch))
@@ -65,7 +66,7 @@ static void close_stream(struct tcp_lane *t, struct stream *s)
     s->fd = -1;
 }
 
-/* Acknowledgements that nobody waits for are sent, and looked for, now and then. */
+/* Makes the lane send late acknowledgements, and read them. Called about ten times a second. */
 static void hurry_late_acks(struct tcp_lane *t)
 {
     t->settle_late = true;
@@ -73,8 +74,8 @@ static void hurry_late_acks(struct tcp_lane *t)
         t->s[i].ack_now |= t->s[i].acks_late > 0;
 }
 
-/* A path that has died. What the peer's kernel answers and does not take may wait: the peer reads when it
- * comes to it. */
+/* Detects a path that has died. Data that the peer's kernel acknowledges without taking it (a full
+ * receive window) may wait, because the peer's process may read it later. */
 static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -91,11 +92,12 @@ static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_
                             "waiting for an acknowledgement by the peer's machine");
         longest = silent > longest ? silent : longest;
     }
-    /* The peer is queried on the control connection: a dead path, or one that loses large packets. */
+    /* -EAGAIN has the peer queried on the control connection: the path may be dead, or lose large
+     * packets. */
     return longest >= limit / 2 ? -EAGAIN : 0;
 }
 
-/* Reads nothing of the lane but its jobs. */
+/* Any thread may call this, so it touches nothing of the lane but its jobs. */
 static void tcp_mem_revoke(struct pvn_lane *l, const void *addr, size_t len)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -118,8 +120,8 @@ static size_t tcp_left(const struct pvn_lane *l)
     return sum;
 }
 
-/* The caller's memory is read and written by this end's own calls only, and by the pages of
- * zero-copy chunks that are not acknowledged, for which the stream is reset. */
+/* The caller's memory is accessed only by this end's own calls, and by the kernel for zero-copy
+ * chunks that are not acknowledged. close_stream resets the streams of such chunks. */
 static int tcp_fence(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -129,14 +131,14 @@ static int tcp_fence(struct pvn_lane *l)
     return 0;
 }
 
-/* A receiver has none: its polls report at once what they have placed. */
+/* A receiver has nothing to drain: its polls report at once the chunks that they have placed. */
 static int tcp_drain(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct tcp_lane *t = tcp_of(l);
     return t->cfg.sender ? tcp_tx_report(t, ev, max) : 0;
 }
 
-/* In a forked child they are the parent's. */
+/* In a forked child the workers and their jobs belong to the parent. */
 static void free_workers(struct tcp_lane *t)
 {
     if (!t->has_workers || pvn_fork_in_child(t->epoch))
@@ -160,8 +162,8 @@ static void tcp_close(struct pvn_lane *l)
     free(t);
 }
 
-/* The first stream's own address: the peer's is that of its
- * control connection, but for the port. */
+/* Reports the first stream's own address. The peer's address is that of its control connection,
+ * except for the port. */
 static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
@@ -238,7 +240,7 @@ static const struct pvn_lane_data_ops tcp_data = {
     .copy_out = pvn_lane_no_copy,
 };
 
-/* Without them the comm's thread does all by itself. */
+/* Without workers the comm's thread makes all system calls itself. */
 static void get_workers(struct tcp_lane *t)
 {
     char why[128];
@@ -291,7 +293,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
                 (cfg->clear_to_send ? PVN_LANE_NEEDS_CTS | PVN_LANE_PLACES : 0) |
                 (cfg->secret ? PVN_LANE_SEALED : 0);
     t->l.max_chunk = cfg->chunk;
-    t->empty_seen = tcp_empty_polls - 1; /* the first message is a lone one */
+    t->empty_seen = tcp_empty_polls - 1; /* makes the first message a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         t->s[i].fd = -1;
         t->s[i].io = &pvn_sockio_plain;

@@ -17,28 +17,30 @@
 
 enum {
     TXQ = 64, /* chunks queued per lane (a power of two) */
-    /* payload bytes that are copied behind the header: one piece for the kernel */
+    /* payload bytes that are copied behind the header, so that the kernel gets one piece */
     TX_INLINE = 256 - PVN_FRAME_LEN,
-    TX_RUN = 32,                          /* chunks that one stream takes at once */
-    TX_RUN_BYTES = 256 * 1024,            /* and no more bytes than this, beside the first chunk */
-    TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
-    TX_ZEROCOPY_BYTES = 64 * 1024 * 1024, /* unacknowledged; beyond it chunks are copied */
-    TX_COPIED_BYTES = 16 * 1024 * 1024,   /* open, of payloads that were copied from GPU memory */
-    RX_STAGE = 16 * 1024, /* bytes read ahead of a header while messages are small */
-    RX_STAGE_LARGE = 128, /* and while they are large: their payload should not be copied */
-    /* Polls of a thread's senders after one that found no acknowledgement, before the same lane asks
-     * the kernel again. */
+    TX_RUN = 32,               /* chunks that one stream takes at once */
+    TX_RUN_BYTES = 256 * 1024, /* bytes that one stream takes at once, or one longer chunk */
+    TX_BUDGET = 1024 * 1024,   /* bytes that one call writes */
+    TX_ZEROCOPY_BYTES = 64 * 1024 * 1024, /* bytes in flight; further chunks are copied */
+    TX_COPIED_BYTES = 16 * 1024 * 1024,   /* bytes in flight that were copied from GPU memory */
+    RX_STAGE = 16 * 1024,                 /* bytes read ahead while messages are small */
+    RX_STAGE_LARGE = 128, /* the same while they are large: do not copy their payload */
+    /* A lane that found no acknowledgement reads again after so many polls of the thread's
+     * senders. */
     TX_SETTLE_AFTER = 4,
-    /* Chunks whose acknowledgements may come later: after so many the receiver's lane sends them, and the sender's looks. */
+    /* Late acknowledgements (PVN_FRAME_ACK_LATER): once so many are due, the receiver sends them
+     * and the sender reads them. */
     LATE_ACKS = 32,
-    LATE_BEHIND = 64,         /* likewise, messages behind the first of them */
-    RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
-    RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
-    /* Empty reads in a row after which a stream is left to the poller, divided by the number of
-     * idle receivers of the thread: each read is a system call of every pass over them. */
+    LATE_BEHIND = 64,         /* the receiver also sends them so many messages after the first */
+    RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are peeked at before they are read */
+    RX_LARGE = 8 * 1024,      /* bytes; messages from this size on are large */
+    /* Empty reads in a row after which a stream is left to the poller. The number of the thread's
+     * idle receivers divides it, because each read is a system call in every pass over them. */
     RX_IDLE_AFTER = 512,
     RX_IDLE_MIN = 64,
-    RX_WATCH_POLLS = 256,    /* polls left out on average, at most, while every stream is idle */
+    /* limit of the polls that are skipped on average while all streams are idle */
+    RX_WATCH_POLLS = 256,
     RX_BUDGET = 1024 * 1024, /* bytes that one poll takes from one stream */
     RX_EAGER = 128 * 1024,   /* bytes at a chunk's end that are read as they come */
     RX_AHEAD = 256 * 1024,   /* bytes of a chunk's middle that one read waits for */
@@ -48,10 +50,10 @@ enum {
 
 enum tx_state {
     TX_FREE,
-    TX_QUEUED,   /* no stream has it yet */
+    TX_QUEUED,   /* no stream has taken it yet */
     TX_ASSIGNED, /* part of a stream's run */
     TX_UNACKED,  /* written; the peer has not acknowledged it, so its pages are in use */
-    TX_TAKEN,    /* written, and the engine keeps a copy: to be reported, and acknowledged later */
+    TX_TAKEN,    /* written; the engine keeps a copy: to be reported, acknowledged later */
     TX_SENT      /* to be reported */
 };
 
@@ -60,14 +62,14 @@ struct tx_frame {
     enum tx_state state;
     uint16_t chunk;
     uint16_t head_len; /* header, and payload when it is small */
-    uint8_t stream;    /* that has written it */
-    bool zerocopy;     /* the payload is not to be copied */
-    bool probe;        /* its beginning is to show what the kernel does, see tcp_trial.c */
-    bool timed;        /* how long its writes take is of interest */
-    bool needs_ack;    /* the header requests an acknowledgement */
-    bool kept;         /* by the engine, once it is written: PVN_EV_TAKEN */
+    uint8_t stream;    /* the stream that has written it */
+    bool zerocopy;     /* send the payload without a copy */
+    bool probe; /* its beginning tests what the kernel does with zero-copy data, see tcp_trial.c */
+    bool timed; /* the trial measures its writes */
+    bool needs_ack; /* the header requests an acknowledgement */
+    bool kept;      /* the engine keeps a copy once it is written: PVN_EV_TAKEN */
     uint32_t cookie;
-    uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
+    uint32_t ack_nth; /* TX_UNACKED: acknowledged once the stream's acks_taken reaches this */
     const uint8_t *src;
     size_t len;      /* payload bytes at src, 0 when inlined */
     uint8_t *copied; /* src, where the payload had to be copied from other memory; else NULL */
@@ -78,7 +80,7 @@ struct tx_frame {
 /* A kept message that is written and not acknowledged; its frame is free. */
 struct late_ack {
     uint32_t cookie;
-    uint32_t ack_nth; /* acknowledgements of the stream that must have come */
+    uint32_t ack_nth; /* acknowledged once the stream's acks_taken reaches this */
     uint8_t stream;
 };
 
@@ -101,55 +103,60 @@ struct zerocopy_pipe {
 
 struct stream {
     int fd;                      /* -1: none */
-    const struct pvn_sockio *io; /* how its bytes are read and written, behind the preamble */
-    struct pvn_seal *seal;       /* NULL: they are in the clear */
+    const struct pvn_sockio *io; /* reads and writes its bytes behind the preamble */
+    struct pvn_seal *seal;       /* NULL: not encrypted */
     enum st_step step;
     struct pvn_path_watch path;
     /* set-up */
     uint8_t pre[PVN_TCP_PREAMBLE_MAX];
     int pre_len, pre_done;
     size_t large_done;
-    unsigned leaves_by; /* sender: the interface, if dial knows it; else 0 */
-    /* sender: the run [first, first + count) of queue positions, `done` bytes of its first chunk
-     * are out */
+    unsigned leaves_by; /* sender: index of the outgoing interface, if dial knows it; else 0 */
+    /* Sender: the stream's run is [first, first + count) of the queue's positions; `done` bytes of
+     * its first chunk are written. */
     uint32_t first, count;
     size_t done;
     struct zerocopy_pipe pipe;
     struct tcp_job *job;     /* NULL: no workers; the same until the lane is closed */
-    bool with_worker;        /* the job was posted and its result not taken yet */
+    bool with_worker;        /* the job was posted and its result was not taken yet */
     uint32_t acks_requested; /* chunks written that request an acknowledgement, free-running */
-    uint32_t acks_taken;     /* of them, those acknowledged, free-running; or of the job's, too */
-    uint32_t job_acks; /* chunks of the job that request one; it may have written them already */
-    /* receiver; of the first one of a sender that looks for clear-to-send entries, too: */
+    uint32_t acks_taken;     /* chunks acknowledged, free-running; may include chunks of the job */
+    /* chunks of the job that request an acknowledgement; some may be written already */
+    uint32_t job_acks;
+    /* receiver, and the first stream of a sender that reads clear-to-send entries: */
     struct pvn_watch *watch;
     bool idle;
-    unsigned empty; /* readings in a row that found nothing */
-    bool
-        eof; /* the peer has closed; of a sender too, once it waits for late acknowledgements alone */
+    unsigned empty; /* reads in a row that found nothing */
+    /* The peer has closed its end. A sender sets it only while no acknowledgements but late ones are
+     * outstanding. */
+    bool eof;
     /* receiver */
     bool stalled;
-    bool early_acks; /* what arrives is acknowledged at once, see pvn_tcp_sockopt_early_acks */
+    bool early_acks; /* the kernel acknowledges on arrival, see pvn_tcp_sockopt_early_acks */
     bool have_frame;
     bool follows;        /* f is large and follows another large one of the thread at once */
-    uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */
+    uint64_t wait_until; /* ns; the rest of f is not read before this time; 0: no limit */
     struct pvn_frame f;
     unsigned flags;     /* of f: PVN_FRAME_* */
     unsigned acks_due;  /* chunks that are complete and not acknowledged yet */
-    unsigned acks_late; /* of them, those for which nobody waits */
-    uint8_t ack_again; /* chunks that a send which found no room would have acknowledged; 0: none */
-    bool ack_now;      /* one of them may have come without a copy, or has waited for long */
-    bool answered;     /* has sent since it was last declared to be one-way */
-    uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
-    /* Its place in memory, to which it goes from dst, which is then `landing`; copy NULL: dst is the place. */
+    unsigned acks_late; /* of acks_due, the late ones, for which nobody waits */
+    /* chunks in an acknowledgement that found no room and must be repeated; 0: none */
+    uint8_t ack_again;
+    /* send acks_due at once: a chunk may be zero-copy, or an acknowledgement is overdue */
+    bool ack_now;
+    bool answered; /* has sent since the socket was last declared one-way */
+    uint8_t *dst;  /* where the payload goes; NULL: it is dropped */
+    /* The payload's final place. If to.copy is set, dst is `landing` and the payload is copied from
+     * there to the final place; else dst is the final place. */
     struct pvn_place to;
     uint8_t *landing;
-    const struct pvn_mem_copy *landing_of; /* whose it is */
+    const struct pvn_mem_copy *landing_of; /* owner of `landing` */
     size_t landing_len;
     uint32_t left; /* payload bytes still to come */
     size_t stage_want;
     uint8_t *stage; /* RX_STAGE bytes */
     size_t s_begin, s_end;
-    uint32_t peeked; /* bytes at the head of the kernel's queue that are in hand already */
+    uint32_t peeked; /* bytes at the head of the kernel's queue that a peek has read already */
 };
 
 /* How a large chunk is sent. */
@@ -158,12 +165,12 @@ enum tcp_method { TCP_COPIED, TCP_SPLICED, TCP_PROBE };
 /* The trial that shows which method pays: see tcp_trial.c for the steps. */
 struct tcp_trial {
     enum { TRIAL_PATH, TRIAL_ANSWER, TRIAL_MEASURE, TRIAL_DECIDED } step;
-    bool chosen;              /* PATH: the chunk is in the queue */
-    bool turn;                /* MEASURE: of the last chunk, whether it is spliced */
+    bool chosen;              /* PATH: the test chunk is in the queue */
+    bool turn;                /* MEASURE: the last chunk was spliced */
     bool pays;                /* the last decision: large chunks are sent without a copy */
-    int fd;                   /* ANSWER: of the stream that has the chunk */
+    int fd;                   /* ANSWER: socket of the stream that has the test chunk */
     uint64_t ns[2], bytes[2]; /* MEASURE: processor time and bytes, copied and spliced */
-    uint64_t again_at;        /* DECIDED: sent bytes of the lane */
+    uint64_t again_at; /* DECIDED: the next trial begins when the lane has sent so many bytes */
 };
 
 struct tcp_cts;
@@ -174,34 +181,37 @@ struct tcp_lane {
     int nstreams;
     int up;
     bool has_workers;
-    unsigned epoch; /* of the process that the lane, its workers and sockets belong to */
-    bool fenced;    /* the streams are closed, what they brought is still reported */
-    bool paced;     /* sender: one of the connections paces itself, see tcp_setup.c */
+    unsigned epoch; /* fork epoch of the process that owns the lane, its workers and sockets */
+    bool fenced;    /* the streams are closed; data that they brought is still reported */
+    bool paced;     /* sender: bbr paces one of the connections, see tcp_setup.c */
     bool lone;      /* the newest message was posted into an idle thread, see tcp_pace.h */
-    /* tcp_empty_polls at the newest message or, of a receiver, at its last poll. */
+    /* Sender: tcp_empty_polls when the newest message was posted. Receiver: at its last poll. */
     unsigned empty_seen;
-    unsigned neighbours; /* receivers whose polls were empty too since this one's last poll */
-    /* Receiver: acknowledgements for which nobody waits, since all that there were had to be sent, and the number of
-     * the first one's message. */
+    unsigned neighbours; /* other receivers whose polls were empty since this one's last poll */
+    /* Receiver: late acknowledgements that came due since they were last flushed, and the message
+     * number of the first of them. */
     unsigned acks_late;
     uint64_t late_since;
-    bool spread; /* receiver: has a time of its own to be polled since its streams are idle */
+    /* receiver: its streams are idle and its polls are spread among its neighbours', see
+     * watch_idle */
+    bool spread;
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
-    size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
-    uint32_t unacked;    /* frames in TX_UNACKED */
-    /* Sender: messages posted as kept and not acknowledged; of them, those at late[] that are written, free-running
-     * (wrap modulo 2^32) positions. */
+    /* bytes; chunks from this size on are sent without a copy; 0: all are copied */
+    size_t zerocopy_min;
+    uint32_t unacked; /* frames in TX_UNACKED */
+    /* Sender: kept counts the messages posted as kept that are not acknowledged. Those that are
+     * written are at late[late_head, late_tail), free-running (wrap modulo 2^32). */
     uint32_t kept, late_head, late_tail;
     struct late_ack late[PVN_MAX_SENDS];
-    bool settle_late;    /* look for their acknowledgements, however few they are */
-    unsigned settled_at; /* polls of the thread's senders when acknowledgements were looked for */
+    bool settle_late;    /* read late acknowledgements, however few are outstanding */
+    unsigned settled_at; /* tx_polls at the last read that found no acknowledgement */
     size_t copied_bytes; /* at `copied` of all frames */
     size_t open_bytes;   /* at src of all frames that are not free */
     /* free-running queue positions (wrap modulo 2^32); position p is q[p % TXQ] and
      * freed <= assigned <= tail */
     uint32_t freed, assigned, tail;
     size_t queued_bytes; /* of frames not assigned yet */
-    int next_stream;     /* that gets the next turn */
+    int next_stream;     /* the stream with the next turn */
     struct tx_frame *q;  /* TXQ, sender only; those outside [freed, tail) hold nothing */
     struct tcp_trial trial;
     struct tcp_cts *cts; /* NULL: no clear-to-send */
@@ -214,9 +224,10 @@ static inline struct tcp_lane *tcp_of(struct pvn_lane *l)
     return (struct tcp_lane *)l;
 }
 
-/* tcp_err.c: records why the lane died, the first time, and returns that code. */
+/* tcp_err.c: records why the lane died, unless that is known already. Returns the recorded code. */
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing);
-/* The job of s was revoked, and no other lane could go on with that: returns the code, likewise. */
+/* Records that the job of s was revoked, which failover to another lane cannot cure. Returns
+ * likewise. */
 int tcp_revoked(struct tcp_lane *t, const struct stream *s);
 
 /* tcp_setup.c */
@@ -231,77 +242,87 @@ int tcp_next_slot(struct pvn_lane *l, const struct pvn_cts **cts);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 void tcp_tx_free(struct tcp_lane *t);
-/* Takes what the stream's job, which is done or revoked, has written. */
+/* Accounts for the bytes that the stream's job, which is done or revoked, has written. */
 int tcp_tx_take_job(struct tcp_lane *t, struct stream *s);
-/* The chunks that are done with. Returns the number of events. */
+/* Reports chunks that are done. Returns the number of events. */
 int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max);
 
 /* tcp_zerocopy.c: large chunks, sent without a copy. */
 void tcp_zerocopy_init(struct stream *s);
-/* Takes back the pages that the peer has not acknowledged: resets the stream if there are any. */
+/* Resets the stream if the peer has not acknowledged all zero-copy chunks, so that the kernel drops
+ * their pages. */
 void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s);
-/* Writes some of these pieces to the stream; once the first bytes are in, only the rest of the same
- * chunk may follow. The number of bytes written, -EAGAIN; -EOPNOTSUPP: it must be copied, and so
- * must all others; other errors of the stream. */
+/* Writes some of these pieces to the stream. Once a chunk's first bytes are written, only the rest
+ * of the same chunk may follow. Returns the number of bytes written, -EAGAIN, -EOPNOTSUPP if this
+ * chunk and all others must be copied, or another error of the stream. */
 ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count);
-/* Collects acknowledgements: 0 or an error of the stream, which is then recorded. */
+/* Reads acknowledgements on all streams. 0 or an error of a stream, which is then recorded. */
 int tcp_zerocopy_settle(struct tcp_lane *t);
-/* Marks chunks whose acknowledgements have been taken: they are done with. */
+/* Marks acknowledged chunks as done. */
 void tcp_zerocopy_mark(struct tcp_lane *t);
-/* Sender: takes acknowledgements and, of the first stream, clear-to-send entries. Reads the stream while
- * there are chunks to be acknowledged, or in any case. 0 or an error, likewise. */
+/* Sender: reads acknowledgements and, on the first stream, clear-to-send entries. Reads only while
+ * chunks are unacknowledged, unless in_any_case. 0 or an error, likewise. */
 int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case);
 
-/* tcp_trial.c: whether zero-copy pays on this connection. By the comm's thread. */
-/* For the next large chunk. Trials follow each other; this begins them. */
+/* tcp_trial.c: finds out whether zero-copy pays on this connection. Called by the comm's thread. */
+/* The method for the next large chunk. Begins the next trial when it is due. */
 enum tcp_method tcp_trial_choose(struct tcp_lane *t);
-/* Writes the beginning of these pieces, which it may shorten, with MSG_ZEROCOPY: bytes written,
- * -EAGAIN, -EINTR or an error of the stream. The chunk's memory is in use until it is acknowledged. */
+/* Writes the beginning of these pieces, which it may shorten, with MSG_ZEROCOPY. Returns bytes
+ * written, -EAGAIN, -EINTR or an error of the stream. The chunk's memory is in use until it is
+ * acknowledged. */
 ssize_t tcp_trial_probe(struct tcp_lane *t, const struct stream *s, const struct msghdr *mh);
-/* Called before and after a write of a chunk that is `timed`; `to` gets what `from` gave. 0: nothing is measured. */
+/* Called before and after a write of a `timed` chunk. tcp_trial_from returns the start time, which
+ * tcp_trial_to takes, or 0 if nothing is measured. */
 uint64_t tcp_trial_from(const struct tcp_lane *t);
 void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t written);
-/* The decision, for a person; a constant. */
+/* The decision as a constant text for logs. */
 const char *tcp_trial_text(const struct tcp_lane *t);
 
-/* tcp_cts.c: clear-to-send entries; all but new, free and post_cts are called where t->cts is set */
+/* tcp_cts.c: clear-to-send entries. All functions but new, free and post_cts require t->cts. */
 int tcp_cts_new(struct tcp_lane *t); /* 0 or -ENOMEM */
 void tcp_cts_free(struct tcp_lane *t);
 int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
-/* Receiver. is_due: entries are not to be held back any more. send: sends them; 0, -EAGAIN: the
- * kernel has no room for all of them; else an error of the stream by which acknowledgements were lost. */
+/* Receiver. tcp_cts_is_due: true if entries must not be held back any longer. tcp_cts_send sends
+ * entries that are due: 0, -EAGAIN if the kernel has no room for all of them, or an error of the
+ * stream that lost acknowledgements. */
 bool tcp_cts_is_due(const struct tcp_lane *t);
 int tcp_cts_send(struct tcp_lane *t);
-/* Receiver: adds acknowledgements of so many chunks on the first stream, 1 to 255, to what is sent next.
- * As before. */
+/* Receiver: adds the acknowledgement of 1 to 255 chunks of the first stream to the bytes that are
+ * sent next. Returns as tcp_cts_send does. */
 int tcp_cts_acknowledge(struct tcp_lane *t, uint8_t chunks);
-/* Receiver: 0, or the error by which the first stream takes no more entries; -EPIPE: the peer has closed. */
+/* Receiver: 0, or the error after which the first stream takes no more entries; -EPIPE if the peer
+ * has closed. */
 int tcp_cts_lost(const struct tcp_lane *t);
-/* Receiver: something has come to this slot. */
+/* Receiver: a chunk for this slot has arrived. */
 void tcp_cts_used(struct tcp_lane *t, uint64_t slot);
-/* Sender. is_next: a byte on the first stream belongs to an entry. take: takes it, 0 or an error. */
+/* Sender. tcp_cts_is_next: true if this byte of the first stream belongs to an entry. tcp_cts_take
+ * takes the byte: 0 or an error. */
 bool tcp_cts_is_next(const struct tcp_lane *t, uint8_t byte);
 int tcp_cts_take(struct tcp_lane *t, uint8_t byte);
-/* Sender: takes the next entry that has come; NULL: there is none. It stays as next_slot promises. */
+/* Sender: takes the next entry that has arrived; NULL if there is none. The entry stays valid as
+ * next_slot (engine/lane.h) promises. */
 const struct pvn_cts *tcp_cts_next(struct tcp_lane *t);
-/* Sender, before the socket is closed: entries left unread would make a reset of the stream's end, by
- * which the peer might lose the last messages. One that comes after it still would: that of a receive for
- * which there is no send, which NCCL does not post. It takes what is in flight then, if chunks are not
- * acknowledged; what the peer's kernel has can still be read. */
+/* Sender: reads and drops entries before the socket is closed. Unread entries would turn the end of
+ * the stream into a reset, by which the peer might lose the last messages. An entry that arrives
+ * later still causes a reset. It belongs to a receive without a send, which NCCL does not post.
+ * That reset loses data in flight if chunks are not acknowledged; the peer can still read data that
+ * its kernel has. */
 void tcp_cts_drop(const struct stream *s);
 
 /* tcp_rx.c */
 void tcp_free_landing(struct stream *s);
-/* Leaves a stream to the poller. 0 or an error of the stream. */
+/* Leaves a stream to the poller until data arrives. 0 or an error of the stream. */
 int tcp_go_idle(struct tcp_lane *t, struct stream *s);
 /* Sends the acknowledgements that are due. 0 or an error of a stream. */
 int tcp_rx_acknowledge(struct tcp_lane *t);
-/* Sends what is due of clear-to-send entries and acknowledgements beside them. Likewise, or -EAGAIN. */
+/* Sends clear-to-send entries that are due, and the acknowledgements queued with them. Likewise, or
+ * -EAGAIN. */
 int tcp_rx_send_entries(struct tcp_lane *t);
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
-/* Takes what the stream's job, which is done or revoked, has read. */
+/* Takes the bytes that the stream's job, which is done or revoked, has read. */
 int tcp_rx_take_job(struct tcp_lane *t, struct stream *s);
-/* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */
+/* Called before the socket is closed: reads the peeked bytes, because unread bytes would turn the
+ * end of the stream into a reset. */
 void tcp_rx_take_peeked(struct stream *s);
 
 #endif

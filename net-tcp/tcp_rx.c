@@ -78,7 +78,7 @@ void tcp_free_landing(struct stream *s)
     s->landing_len = 0;
 }
 
-/* Memory for a payload that is to be copied on from there. */
+/* Provides memory for a payload that is copied to GPU memory when it is complete. */
 __attribute__((noinline, cold)) static int find_landing(struct tcp_lane *t, struct stream *s)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -103,9 +103,9 @@ __attribute__((noinline, cold)) static int copy_on(struct tcp_lane *t, const str
 }
 
 /*
- * Nobody waits for one of these, but the sender has room for PVN_MAX_SENDS messages, over all streams of
- * all lanes, and one that is not acknowledged keeps its place. So they are sent when they are many, or when other
- * messages have gone by.
+ * Counts a late acknowledgement. Nobody waits for it, but the sender has room for PVN_MAX_SENDS
+ * messages over all streams of all lanes, and an unacknowledged message occupies one. So late
+ * acknowledgements are sent when enough are due, or when enough messages have followed.
  */
 static void add_late_ack(struct tcp_lane *t, struct stream *s)
 {
@@ -128,7 +128,7 @@ static void want_late_acks(struct tcp_lane *t)
         t->s[i].ack_now |= t->s[i].acks_late > 0;
 }
 
-/* The chunk in hand has all its bytes. */
+/* Completes the current chunk, which has all its bytes. */
 static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int *n)
 {
     int rc = s->to.copy && s->dst ? copy_on(t, s) : 0;
@@ -157,7 +157,7 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     return 0;
 }
 
-/* Takes payload that was read ahead. */
+/* Takes payload from the staging buffer. */
 static void drain_stage(struct tcp_lane *t, struct stream *s)
 {
     size_t n = staged(s) < s->left ? staged(s) : s->left;
@@ -169,7 +169,7 @@ static void drain_stage(struct tcp_lane *t, struct stream *s)
     s->left -= (uint32_t)n;
 }
 
-/* Reports the chunk in hand, whose bytes go to dst. */
+/* Traces the current chunk, whose payload goes to dst. */
 __attribute__((noinline, cold)) static void trace_frame(struct tcp_lane *t, const struct stream *s,
                                                         const void *dst)
 {
@@ -180,8 +180,8 @@ __attribute__((noinline, cold)) static void trace_frame(struct tcp_lane *t, cons
     t->l.trace(&t->l, &x);
 }
 
-/* Works through what has been read. Stops for want of bytes, of a buffer (stalled) or of room for
- * events. */
+/* Parses the bytes that have been read. Stops if bytes, a buffer (stalled) or room for events are
+ * missing. */
 static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
 {
     s->stalled = false;
@@ -201,8 +201,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
                 return tcp_dead(t, s, rc, "placing a message");
             if (t->cts)
                 tcp_cts_used(t, s->f.seq);
-            /* An address only says that the payload is to be received; an empty message has no
-             * bytes to put. */
+            /* A dst that is not NULL means that the payload is received and not dropped. An empty
+             * message, which has no bytes to put, gets a dummy address. */
             static uint8_t nowhere;
             s->dst = rc == -EALREADY ? NULL : to.dst ? to.dst : &nowhere;
             s->to = to;
@@ -227,7 +227,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
     return 0;
 }
 
-/* Room for the next read in the staging buffer, behind what it still holds. */
+/* Returns the room for the next read in the staging buffer, behind the bytes that it still
+ * holds. */
 static size_t make_room(struct stream *s)
 {
     if (s->s_begin == s->s_end) {
@@ -243,10 +244,10 @@ static size_t make_room(struct stream *s)
 }
 
 /*
- * A lone small message is looked at and left with the kernel until the next call. Taking it makes
- * Linux acknowledge every second small segment from within the receiver's own call, once its queue
- * is empty (tcp_cleanup_rbuf in net/ipv4/tcp.c): 1 to 2 us for which the message would wait. The
- * next call comes while there is nothing else to do.
+ * A lone small message is only peeked at and stays in the kernel until the next call. A read that
+ * empties the socket's queue makes Linux acknowledge every second small segment within the
+ * receiver's own call (tcp_cleanup_rbuf in net/ipv4/tcp.c), which would delay the message by 1 to 2
+ * us. The next call comes when there is nothing else to do.
  */
 static bool worth_peeking(const struct stream *s)
 {
@@ -254,8 +255,8 @@ static bool worth_peeking(const struct stream *s)
            !s->seal;
 }
 
-/* Reads once: the rest of the payload into its place, and what follows it into the staging buffer.
- * *more: the kernel filled everything and may have more; a short read saves a call. */
+/* Reads once: the rest of the payload into its place, and the bytes behind it into the staging
+ * buffer. *more: the kernel filled everything and may have more; a short read saves a call. */
 static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
 {
     uint8_t seen[RX_PEEK];
@@ -346,7 +347,7 @@ int tcp_rx_take_job(struct tcp_lane *t, struct stream *s)
 
 void tcp_rx_take_peeked(struct stream *s)
 {
-    /* A failure is of no consequence: the stream is about to be closed. */
+    /* Errors do not matter: the stream is about to be closed. */
     while (s->peeked && recv(s->fd, NULL, s->peeked, MSG_DONTWAIT | MSG_TRUNC) < 0 &&
            errno == EINTR)
         ;
@@ -398,11 +399,12 @@ static int send_ack(const struct stream *s, uint8_t chunks)
 }
 
 /*
- * Acknowledges chunks, in bytes of up to 255 chunks each. What cannot be sent now waits for the next
- * poll. So does the acknowledgement of a lone chunk, for the caller may have an answer to send
- * meanwhile, unless it has no more requests and may not call again (tcp_kick). Not that of a large chunk
- * which may have come without a copy: after a reset the sender may have overwritten its pages before they
- * were read here, though the stream can still be read, and such a chunk must not be reported.
+ * Acknowledges chunks; each byte acknowledges up to 255. Acknowledgements that cannot be sent now
+ * wait for the next poll. That of a lone chunk waits as well, because the caller may have an answer
+ * to send meanwhile, unless the caller has no more requests and may not call again (tcp_kick). That
+ * of a large chunk, which may have come without a copy, must not wait. After a reset the stream can
+ * still be read, but the sender may have overwritten the chunk's pages, so the chunk must not be
+ * reported.
  */
 static int send_acks(struct tcp_lane *t, struct stream *s)
 {
@@ -417,7 +419,7 @@ static int send_acks(struct tcp_lane *t, struct stream *s)
             return 0;
         if (rc < 0 && s->acks_due > s->acks_late)
             return acks_lost(t, s, rc);
-        if (rc < 0) { /* the sender has closed; what it has sent can still be read */
+        if (rc < 0) { /* the sender has closed; data that it has sent can still be read */
             s->acks_due = s->acks_late = 0;
             return 0;
         }
@@ -431,7 +433,7 @@ static int send_acks(struct tcp_lane *t, struct stream *s)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Somebody waits for one of them. */
+/* True if the sender waits for one of the acknowledgements that are due. */
 static bool acks_are_wanted(const struct stream *s)
 {
     return s->acks_due > s->acks_late || s->ack_now;
@@ -446,14 +448,15 @@ int tcp_rx_acknowledge(struct tcp_lane *t)
     return rc;
 }
 
-/* Nothing comes for a while: the acknowledgements that wait for more leave before. */
+/* Leaves the stream to the poller, after it has sent the acknowledgements that wait for more. */
 static int leave_idle(struct tcp_lane *t, struct stream *s)
 {
     int rc = s->acks_due ? send_acks(t, s) : 0;
     return rc < 0 ? rc : tcp_go_idle(t, s);
 }
 
-/* A sender that waits for no acknowledgement may have closed before it got the last ones, which looks like a reset. */
+/* True if a reset may only be the close of a sender that did not wait for its late
+ * acknowledgements. */
 static bool may_be_closed(const struct stream *s)
 {
     return !s->have_frame && staged(s) == 0 && s->flags & PVN_FRAME_ACK_LATER;
@@ -491,8 +494,9 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
     return rc;
 }
 
-/* Before a small message is waited for: see pvn_tcp_sockopt_one_way. Where every message is answered
- * the kernel's own acknowledgements travel with the answers. */
+/* Declares the stream one-way before a small message is expected, see pvn_tcp_sockopt_one_way. Not
+ * if every message is answered, because the kernel's own acknowledgements then travel with the
+ * answers. */
 static void be_one_way(const struct tcp_lane *t, struct stream *s)
 {
     bool rarely = !t->cfg.acknowledged || s->flags & PVN_FRAME_ACK_LATER;
@@ -502,25 +506,26 @@ static void be_one_way(const struct tcp_lane *t, struct stream *s)
     }
 }
 
-/* A stream is lost. What others have brought, and acknowledged, is reported first. */
+/* A stream is lost. Events of other streams, which may be acknowledged already, are reported
+ * first. */
 static int lost(int rc, int others)
 {
     return others > 0 ? others : rc;
 }
 
-/* 0 to n. Lanes that ask one after the other get parts that lie far from each other: multiples of the
- * golden ratio. */
+/* A number from 0 to n. Lanes that call one after the other get numbers that are far apart:
+ * multiples of the golden ratio. */
 static unsigned part_of(unsigned n, unsigned seen)
 {
     return (unsigned)((uint64_t)(uint32_t)(seen * 2654435769u) * (n + 1) >> 32);
 }
 
 /*
- * All streams are idle: the engine looks at the words of their watches instead of calling poll. Now
- * and then it calls nevertheless, so that somebody asks the kernel: in each pass over the thread's
- * comms about one of them. Most become idle in the same pass. If each then left out as many polls as it
- * has neighbours, all would go on to ask in the same pass, and nobody in those between; so it is half
- * of them and a part.
+ * If all streams are idle, the engine reads the words of their watches instead of calling poll. It
+ * still calls poll now and then, because somebody has to query the kernel: about one comm in each
+ * pass over the thread's comms. Most comms become idle in the same pass. If each then skipped as
+ * many polls as it has neighbours, all would query in the same pass, and none in the passes
+ * between. So a comm skips half as many and a part that differs by lane.
  */
 static void watch_idle(struct tcp_lane *t)
 {
@@ -536,7 +541,8 @@ static void watch_idle(struct tcp_lane *t)
     t->spread = true;
 }
 
-/* No stream has anything to give. */
+/* Records the end-of-stream state. True if it is the state of the last poll, too, and the engine
+ * expects no more. */
 static bool is_over(struct tcp_lane *t, enum pvn_lane_end end)
 {
     bool again = end == t->l.end && end != PVN_LANE_GOES_ON;
@@ -557,7 +563,7 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     }
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
-        /* One that found no room goes out even if the stream has nothing to say any more. */
+        /* Acknowledgements that found no room go out even if no more data arrives. */
         int rc = s->acks_due && acks_are_wanted(s) ? send_acks(t, s) : 0, others = n;
         if (rc < 0)
             return lost(rc, others);

@@ -27,18 +27,18 @@
 
 enum {
     MAX_COMMS = 65536,
-    LONE_CHUNK = 4 << 20, /* bytes; what messages are cut into where there is one stream */
+    LONE_CHUNK = 4 << 20, /* bytes; chunks of a lane that has one stream */
     AUTO_WORKERS = 4,
-    WORKER_MIN = 128 << 10, /* bytes: far above what is copied while a worker wakes up; not tuned */
+    WORKER_MIN = 128 << 10, /* bytes; far more than is copied while a worker wakes up; not tuned */
     WORKERS_FROM_MBPS = 50000,
     DIAL_TO_LEN = 19 /* family, port, address */
 };
-/* For how long an address is waited for that is still checked for a duplicate, and a link that has just been set up,
- * where nothing else leads out. */
+/* Limit of the wait for an address in duplicate detection, or for a link that was just set up, if
+ * no other interface leads out. */
 #define COMES_NS (2 * PVN_NS_PER_S)
 
-/* Facts that scan learned and lanes need, by the device's index; written by scan, before any lane is
- * made. */
+/* Facts from the scan that lanes need, by the device's index. scan writes them before any lane
+ * exists. */
 static struct {
     enum pvn_iface_kind kind;
     int speed_mbps;
@@ -57,8 +57,8 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Functions of one adapter share all of their PCI address but the last digit. An interface without
- * a PCI function is an adapter of its own. */
+/* Functions of one adapter share their PCI address but for the last digit. An interface without a
+ * PCI function counts as an adapter of its own. */
 static uint64_t guid_of(const struct pvn_iface *i)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -110,22 +110,24 @@ static void fill(struct pvn_device *d, const struct pvn_iface_pick *p, bool name
     facts[index].own.named = named;
 }
 
-/* Nothing leads out of this machine, or of the link. */
+/* True if no pick leads out of this machine, or beyond its link. */
 static bool leads_nowhere(const struct pvn_iface_pick *picks, int n)
 {
     return n < 1 || picks[0].iface->kind == PVN_IFACE_LOOPBACK ||
            pvn_addr_is_link_local((const struct sockaddr *)&picks[0].addr);
 }
 
-/* The kernel reports the carrier of a link up to a second after that was set up, as a container's is when its first process
- * starts. A bridge without a link has no member that runs, which may stay so. */
+/* True if the link may come up soon. The kernel reports the carrier up to a second after a link was
+ * set up, for example a container's when its first process starts. A bridge without a carrier does
+ * not count: none of its members is running, and that may last. */
 static bool may_get_link(const struct pvn_iface *i)
 {
     return i->up && !i->running && i->naddrs > 0 &&
            (i->kind <= PVN_IFACE_MACVLAN || i->kind == PVN_IFACE_VETH);
 }
 
-/* The kernel checks each new IPv6 address for a duplicate, which takes it a second or two. */
+/* True if an address is still in IPv6 duplicate detection, which takes the kernel a second or
+ * two. */
 static bool has_tentative(const struct pvn_iface *i)
 {
     for (int k = 0; i->up && i->running && k < i->naddrs; k++)
@@ -143,8 +145,9 @@ static bool one_may_come(const struct pvn_iface_table *table)
     return false;
 }
 
-/* True if a job on several hosts may need this interface: it is up, or somebody gave it an address. A bridge that no link of
- * this machine belongs to has one without a purpose, as Docker's does. */
+/* True if a job on several hosts may need this interface: it is up, or somebody gave it an address.
+ * A bridge without an uplink does not count, because its address may serve nothing, as with
+ * Docker's. */
 static bool may_lead_out(const struct pvn_iface *i)
 {
     if (i->kind == PVN_IFACE_LOOPBACK)
@@ -159,8 +162,9 @@ static bool may_lead_out(const struct pvn_iface *i)
     return false;
 }
 
-/* Loopback although there is an interface: the job cannot leave this machine, for which there is a reason. Where loopback is
- * alone, as in a container without a network, that is meant so. */
+/* Warns if only loopback is used although another interface exists, because the job then cannot
+ * leave this machine. If loopback is the only interface, as in a container without a network, that
+ * is intended. */
 static void warn_of_loopback(const struct pvn_iface_table *table, const struct pvn_params *p,
                              const char *left_out)
 {
@@ -212,8 +216,8 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
     return n;
 }
 
-/* Workers pay where a link takes more than one core copies, some 60 Gb/s, and there are processors
- * that NCCL's threads and the application leave. */
+/* Workers pay if the link is faster than one core copies, some 60 Gb/s, and if NCCL's threads and
+ * the application leave processors free. */
 static int workers_for(int index)
 {
     int threads = pvn_params_get()->tcp_threads;
@@ -228,7 +232,7 @@ static int workers_for(int index)
     return n < 2 ? 0 : n < AUTO_WORKERS ? n : AUTO_WORKERS;
 }
 
-/* The number that TCP_STREAMS sets, 0: none. NCCL's own variable counts for each of its threads. */
+/* The number of streams that the user has set; 0: none. NCCL's own variable counts per thread. */
 static int requested_streams(void)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -253,8 +257,8 @@ static bool is_virtual(int index)
     }
 }
 
-/* One stream fills a virtual link, for both ends copy on one core; clouds and switches limit a flow on a
- * real one. */
+/* One stream fills a virtual link, because one core copies for both ends. On a real link clouds and
+ * switches limit a flow. */
 static int streams_by_link(int index)
 {
     int mbps = facts[index].speed_mbps;
@@ -337,7 +341,7 @@ static int preamble(void *ctx, int lane, int stream, uint8_t *out)
                              .nonce = a->nonce};
 
     _Static_assert(PVN_PREAMBLE_MOST <= (int)PVN_TCP_PREAMBLE_MAX, "a stream's preamble must fit");
-    /* Without a token, which is not to be expected, the listener refuses it. */
+    /* A stream without a token, which is not expected, is refused by the listener. */
     if (a->streams && pvn_token_of_stream(a->streams, lane, stream, p.token, NULL) == 0)
         p.kind = PVN_PREAMBLE_STREAM_KEY;
     return pvn_preamble_encode(out, &p);

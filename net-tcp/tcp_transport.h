@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* TCP as a transport (connect/transport.h): interfaces become devices,
- * lanes are sets of TCP streams. */
+/* TCP as a transport (connect/transport.h): interfaces become devices, and each lane is a set of
+ * TCP streams. */
 #ifndef PVN_NET_TCP_TRANSPORT_H
 #define PVN_NET_TCP_TRANSPORT_H
 

@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds out if zero-copy pays on a connection. Where the receiver's kernel is this one it does not: that
- * kernel copies out of the sender's pages one by one and checks each first (hardened usercopy), which
- * costs more than the copy that was saved, and the sender does not see it. Where an adapter reads the
- * pages the sender alone is concerned, and can measure what it saves. Pages of 2 MiB would pay on one
- * kernel, too, but NCCL's staging memory has none and cannot be moved into them (tests/bench/NOTES.md).
+ * Finds out whether zero-copy pays on a connection. It does not if sender and receiver share a
+ * kernel. The kernel then copies from the sender's pages one by one and checks each first (hardened
+ * usercopy). This costs more than the saved copy, and the sender does not see the cost. If an
+ * adapter reads the pages, only the sender's cost changes, and the sender can measure it. Pages of
+ * 2 MiB would pay on a shared kernel, too, but NCCL's staging memory has none and cannot be moved
+ * into them (tests/bench/NOTES.md).
  *
  *   PATH     the beginning of one large chunk is sent with MSG_ZEROCOPY. The kernel says what it
  *            did: it copies such data when a receiver on this machine, a virtual link or an adapter
@@ -34,11 +35,11 @@
 #include "base/log.h"
 
 #define PROBE_BYTES (64 * 1024)
-#define TRIAL_BYTES (UINT64_C(16) << 20) /* measured of each kind */
+#define TRIAL_BYTES (UINT64_C(16) << 20) /* measured for each method */
 #define TRIAL_AGAIN (UINT64_C(64) << 30) /* sent by the lane until the next trial */
 
-/* Zero-copy gives the caller its memory back a round trip later, so where that is longer than in a
- * data centre less of its data would be in flight. */
+/* Zero-copy returns the caller's memory a round trip later. If the round trip is longer than in a
+ * data centre, less of the caller's data would be in flight. */
 #define LONG_RTT_US 1000
 
 static uint64_t again_after = TRIAL_AGAIN;
@@ -55,7 +56,7 @@ static uint64_t processor_ns(void)
     return (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Once for each outcome of a process: it has many comms, and most have one path. */
+/* Logs each outcome once per process: a process has many comms, and most share one path. */
 static void say(const struct tcp_lane *t, const char *outcome, unsigned bit)
 {
     static atomic_uint said;
@@ -90,8 +91,8 @@ static uint32_t min_rtt_us(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &len) == 0 ? info[MIN_RTT] : 0;
 }
 
-/* The kernel's answer about the chunk that was sent to find out: 1 copied, 0 not, -EAGAIN: it has not
- * said. Several calls may have written it, and all are reported. */
+/* The kernel's answer about the test chunk: 1 copied, 0 not, -EAGAIN if there is none yet. Several
+ * calls may have written the chunk, and the kernel reports each. */
 static int kernels_answer(int fd)
 {
     union {
@@ -161,7 +162,7 @@ ssize_t tcp_trial_probe(struct tcp_lane *t, const struct stream *s, const struct
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
         return -errno;
-    /* ENOBUFS: the locked memory that the user may have; EOPNOTSUPP, ENOPROTOOPT: an old kernel. */
+    /* ENOBUFS: the user's limit of locked memory; EOPNOTSUPP, ENOPROTOOPT: an old kernel. */
     path_copies(t);
     n = sendmsg(s->fd, mh, MSG_NOSIGNAL | MSG_DONTWAIT);
     return n < 0 ? -errno : n;

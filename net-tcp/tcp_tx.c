@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The sending side of the TCP lane: the queue, runs, vectored writes, batching. */
+/* The sending side of the TCP lane: the queue, the streams' runs of chunks, vectored writes,
+ * batching. */
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
@@ -13,16 +14,16 @@
 #include "net-tcp/tcp_pace.h"
 
 enum {
-    /* Queued bytes that are worth a call at once: three messages of 64 KiB, which gain by it; longer ones
-     * do not (tests/bench/NOTES.md, batches of medium messages). */
+    /* Queued bytes that are sent at once: three messages of 64 KiB, which gain by sharing a call.
+     * Longer messages do not gain (tests/bench/NOTES.md, batches of medium messages). */
     SEND_NOW_BYTES = 160 * 1024,
-    TURN_BYTES = 16 * 1024, /* written by one call: the next one begins with another stream */
-    HALVE_FROM = 60 * 1024, /* bytes of a lone payload that is sent in two halves */
+    TURN_BYTES = 16 * 1024, /* after so many bytes the next call begins with another stream */
+    HALVE_FROM = 60 * 1024, /* bytes; a lone payload from here to HALVE_TO is sent in two halves */
     HALVE_TO = 96 * 1024
 };
 
 __thread unsigned tcp_empty_polls;
-static __thread unsigned tx_polls; /* of the thread's senders */
+static __thread unsigned tx_polls; /* polls of the thread's senders */
 
 static struct tx_frame *frame_at(struct tcp_lane *t, uint32_t pos)
 {
@@ -56,7 +57,7 @@ static void choose_method(struct tcp_lane *t, struct tx_frame *f, const struct p
     f->timed = t->trial.step == TRIAL_MEASURE;
 }
 
-/* Brings the payload into memory that the kernel can read. */
+/* Copies the payload to memory that the kernel can read. */
 __attribute__((noinline, cold)) static int copy_payload(struct tcp_lane *t, struct tx_frame *f,
                                                         const struct pvn_write *w)
 {
@@ -179,7 +180,7 @@ static bool is_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
     return f->zerocopy && t->zerocopy_min;
 }
 
-/* The rest of a frame behind its first `skip` bytes, as one or two pieces. */
+/* The rest of a frame after its first `skip` bytes, as one or two pieces. */
 static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
 {
     int n = 0;
@@ -191,8 +192,8 @@ static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
     return n;
 }
 
-/* As many of the run's bytes as one call, or job, can write: up to a chunk that is sent without a copy.
- * *acks: of these chunks, those that request an acknowledgement. */
+/* Gathers the bytes of the run that one call or job can write: those before the next zero-copy
+ * chunk. *acks: how many of these chunks request an acknowledgement. */
 static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov, uint32_t *acks)
 {
     int n = pieces(frame_at(t, s->first), s->done, iov);
@@ -207,7 +208,7 @@ static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov,
     return n;
 }
 
-/* The kernel has all of a frame. */
+/* Records that the kernel has all bytes of a frame. */
 static void written(struct tcp_lane *t, struct stream *s, struct tx_frame *f)
 {
     f->stream = (uint8_t)(s - t->s);
@@ -238,10 +239,11 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
 }
 
 /*
- * A lone message, for which the peer is likely to wait. Linux makes packets of up to 45 segments of
- * it (64 KiB on Ethernet) and hands each on when it is full. A little more than one of these is one
- * that the peer gets when all has been copied here, and a small one behind it that meets the peer's
- * copying. Halves are copied at both ends at a time.
+ * True for a lone message, for which the peer is likely to wait, of about the size of one large
+ * packet. Linux builds packets of up to 45 segments (64 KiB on Ethernet) and sends each when it is
+ * full. A payload of a little more than one packet reaches the peer only when nearly all of it has
+ * been copied here, and the short second packet arrives while the peer copies the first. With
+ * halves both ends copy at the same time.
  */
 static bool worth_halving(const struct tcp_lane *t, const struct stream *s, size_t len)
 {
@@ -314,7 +316,7 @@ int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
     return s->job->rc ? tcp_dead(t, s, s->job->rc, "sending") : 0;
 }
 
-/* write_some, with its time taken where a trial measures. */
+/* write_some, timed if a trial measures the chunk. */
 static ssize_t write_timed(struct tcp_lane *t, struct stream *s)
 {
     const struct tx_frame *f = frame_at(t, s->first);
@@ -326,8 +328,8 @@ static ssize_t write_timed(struct tcp_lane *t, struct stream *s)
     return n;
 }
 
-/* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0,
- * -EAGAIN or an error. */
+/* Writes as much of the stream's run as the kernel takes, and subtracts the bytes written from
+ * *budget. 0, -EAGAIN or an error. */
 static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
 {
     while (s->count > 0) {
@@ -347,9 +349,9 @@ static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
     return 0;
 }
 
-/* Every stream that has work gets a turn, the first one in rotation, until the
- * budget is spent. Small messages do not turn it: they keep to one stream, and the
- * others cost the receiver no call. */
+/* Gives every stream that has work a turn, until the budget is spent. The stream that begins
+ * rotates, but not after small messages: they stay on one stream, so the other streams cost the
+ * receiver no call. */
 static int pump(struct tcp_lane *t)
 {
     size_t budget = TX_BUDGET;
@@ -374,12 +376,11 @@ static int pump(struct tcp_lane *t)
 }
 
 /*
- * Messages of a busy thread share a system call: each waits for the next ones until the caller has
- * nothing more to add (two polls without a new message between them: its window is full, or it waits
- * for something else) or until they are long. What is written at once the receiver reads in fewer
- * calls, too: the header of the next message comes with the end of the one before. A lone message goes
- * out immediately. A request is not done before its bytes are with the kernel, so its owner keeps
- * calling test and no message is left behind here.
+ * Messages of a busy thread share a system call. A message waits until the caller has nothing more
+ * to add (two polls without a new message: its window is full, or it waits for something else), or
+ * until enough is queued. The receiver needs fewer calls, too, because the header of the next
+ * message arrives with the end of the one before. A lone message is sent at once. No message stays
+ * behind: a request is not done until the kernel has its bytes, so its owner keeps calling test.
  */
 static bool worth_sending(const struct tcp_lane *t)
 {
@@ -407,7 +408,8 @@ int tcp_kick(struct pvn_lane *l)
     return worth_sending(t) ? pump(t) : 0;
 }
 
-/* Kept messages that the peer has acknowledged; the next ones of a row in one event. */
+/* Reports kept messages that the peer has acknowledged. Messages with consecutive ids share an
+ * event. */
 static int report_late(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0;
@@ -427,7 +429,7 @@ static int report_late(struct tcp_lane *t, struct pvn_event *ev, int max)
     return n;
 }
 
-/* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
+/* Reports completed chunks in any order, so that a slow stream delays no other request. */
 int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = report_late(t, ev, max);
@@ -453,8 +455,9 @@ static bool worth_settling(const struct tcp_lane *t)
     return t->unacked > 0 || late >= LATE_ACKS || (late > 0 && t->settle_late);
 }
 
-/* Looking costs a system call. An acknowledgement that is late by a few polls delays nothing but
- * the end of a request whose bytes have arrived. */
+/* Reading acknowledgements costs a system call, so a lane that found none skips some polls. An
+ * acknowledgement that is read a few polls late delays only the end of a request whose bytes have
+ * arrived. */
 static int look_for_acks(struct tcp_lane *t)
 {
     uint64_t before = t->stats.zerocopy_acks;
@@ -467,7 +470,7 @@ static int look_for_acks(struct tcp_lane *t)
     return rc;
 }
 
-/* Reads what has come, unless the stream is idle and the poller has nothing to say of it. The next
+/* Reads clear-to-send entries, unless the stream is idle and the poller reports no data. The next
  * entry, or NULL; *rc: 0 or an error of the stream. */
 static const struct pvn_cts *look_for_entry(struct tcp_lane *t, int *rc)
 {
@@ -505,7 +508,7 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     tx_polls++;
     if (t->idle_polls < 2)
         t->idle_polls++;
-    /* A stream in the middle of a run goes on; what is only queued may wait for company. */
+    /* A stream in the middle of a run continues. Chunks that are only queued may wait for more. */
     if (any_run(t) || worth_sending(t)) {
         int rc = pump(t);
         if (rc < 0)

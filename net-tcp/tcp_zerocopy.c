@@ -1,10 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Large chunks without a copy: the sending side's pages are put into a pipe by reference (vmsplice)
- * and from there into the socket (splice). Linux then sends those pages, and on loopback and
- * virtual links queues them for the receiver as they are, where it would copy those of
- * MSG_ZEROCOPY.
+ * Large chunks without a copy: vmsplice puts the sender's pages into a pipe by reference, and
+ * splice moves them into the socket. Linux then sends those pages. On loopback and virtual links it
+ * queues the pages themselves for the receiver, whereas it would copy pages of MSG_ZEROCOPY.
  */
 #include "config.h"
 #include "net-tcp/tcp_priv.h"
@@ -21,7 +20,7 @@
 
 enum {
     PIPE_BYTES = 256 * 1024, /* in the pipe at once; the kernel counts them against the user */
-    ANSWER_BYTES = 512       /* that are read at once, of acknowledgements and entries */
+    ANSWER_BYTES = 512       /* acknowledgements and entries that are read at once */
 };
 
 void tcp_zerocopy_init(struct stream *s)
@@ -38,8 +37,8 @@ static void close_pipe(struct zerocopy_pipe *p)
     *p = (struct zerocopy_pipe){.rd = -1, .wr = -1};
 }
 
-/* True if the socket may still hold pages of the caller: of chunks that are not acknowledged, or of
- * one that is written in part. */
+/* True if the socket may still hold pages of the caller: of unacknowledged chunks, or of a chunk
+ * that is partly written. */
 static bool holds_pages(const struct tcp_lane *t, const struct stream *s)
 {
     if (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].needs_ack)
@@ -56,14 +55,14 @@ void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s)
 {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     close_pipe(&s->pipe);
-    /* A reset, at once, whoever else has the descriptor: data still in flight would arrive with whatever
-     * their pages hold by then. */
+    /* This resets the connection at once, even if another process has the descriptor, too.
+     * Otherwise data in flight would arrive with the later content of its pages. */
     if (holds_pages(t, s))
         connect(s->fd, &nobody, sizeof(nobody));
 }
 
-/* A pipe must not take descriptors that the process may need: with half of them in use, there is
- * none. */
+/* Opens a pipe, unless half of the process's descriptors are in use: the process may need the
+ * rest. */
 static int open_pipe(struct zerocopy_pipe *p)
 {
     struct rlimit files;
@@ -75,15 +74,16 @@ static int open_pipe(struct zerocopy_pipe *p)
         close(fd[1]);
         return -EMFILE;
     }
-    /* Refused where the user has many pipes already: a smaller one does too. */
+    /* The kernel refuses this if the user has many pipes already. A smaller pipe works, too. */
     (void)fcntl(fd[1], F_SETPIPE_SZ, PIPE_BYTES);
     *p = (struct zerocopy_pipe){.rd = fd[0], .wr = fd[1]};
     return 0;
 }
 
 /*
- * splice knows no MSG_NOSIGNAL: on a stream that the peer has closed the calling thread would get a
- * SIGPIPE. It is blocked meanwhile, and one that came is taken away again.
+ * splice has no MSG_NOSIGNAL, so the calling thread would get SIGPIPE on a stream that the peer has
+ * closed. This function blocks the signal during the call, and removes one that the call has
+ * raised.
  */
 static ssize_t splice_nosignal(int from, int to, size_t len)
 {
@@ -129,14 +129,14 @@ ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count)
     return n == 0 ? -EAGAIN : n;
 }
 
-/* Chunks that are written and not acknowledged. None: those of a job may be acknowledged before the job
- * has been taken, and make up for them then. */
+/* True if written chunks are not acknowledged. The difference may be negative: chunks of a job may
+ * be acknowledged before the job's result is taken. */
 static bool awaits_acks(const struct stream *s)
 {
     return (int32_t)(s->acks_requested - s->acks_taken) > 0;
 }
 
-/* Each byte that comes, and is not an entry's, is a number of chunks that the peer acknowledges. */
+/* A byte that belongs to no entry is the number of chunks that the peer acknowledges. */
 static int take_byte(struct tcp_lane *t, struct stream *s, uint8_t b)
 {
     if (t->cts && s == &t->s[0] && tcp_cts_is_next(t, b))
@@ -159,7 +159,7 @@ int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
         ssize_t n = s->io->recvv(s->fd, s->seal, &iov, 1, 0);
         if (n == -EAGAIN)
             return 0;
-        /* A receiver that has closed says on the control connection how much it had. */
+        /* A receiver that has closed reports on the control connection how much it has received. */
         s->eof = n == 0 && !in_any_case && t->unacked == 0;
         if (s->eof)
             return 0;
