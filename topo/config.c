@@ -97,13 +97,13 @@ static bool decode_express(const struct walk *w, size_t at)
     return true;
 }
 
-/* Looks for the Express capability. Sets pcie unless it is present. */
+/* Looks for the Express capability. Sets pcie if it is not present. */
 static void walk_standard(const struct walk *w, uint8_t first)
 {
     size_t at = first & ~3u;
 
     set_all(w->c, PVN_TOPO_CAP_ABSENT);
-    /* 192 bytes behind the header hold at most 48 capabilities; more steps mean a loop. */
+    /* The 192 bytes after the header hold at most 48 capabilities, so more steps mean a loop. */
     for (int steps = 0; at != 0; steps++) {
         uint8_t b[2];
 
@@ -123,7 +123,7 @@ static void walk_standard(const struct walk *w, uint8_t first)
     }
 }
 
-/* Capabilities that have not been found when the list breaks off may still be there. */
+/* Sets capabilities that were not found to `as`: if the list breaks off, they may still exist. */
 static void unfound(struct pvn_topo_pci_config *c, enum pvn_topo_cap as)
 {
     c->acs = c->acs == PVN_TOPO_CAP_PRESENT ? c->acs : as;
@@ -164,8 +164,8 @@ static void walk_extended(const struct walk *w)
             unfound(w->c, PVN_TOPO_CAP_UNKNOWN);
             return;
         }
-        /* Short: not root, or a bridge above that does not pass extended accesses on (all ones
-         * too). */
+        /* A short read or all ones: the reader is not root, or a bridge above does not pass
+         * extended accesses. */
         if (!get(w, at, b, sizeof(b)) || le32(b) == 0xffffffff) {
             unfound(w->c, PVN_TOPO_CAP_NOT_READABLE);
             return;

@@ -31,7 +31,7 @@ static int common_ancestor(const struct pvn_topo *t, int a, int b)
     return a == b ? a : -1;
 }
 
-/* The slower of two links by their maximum; both may be -1. */
+/* Notes the link of function i if its maximum rate is the lowest so far. */
 static void note_link(const struct pvn_topo *t, int i, struct pvn_topo_distance *out, int *slowest)
 {
     const struct pvn_topo_pci_link *l = &t->pci[i].link;
@@ -43,12 +43,12 @@ static void note_link(const struct pvn_topo *t, int i, struct pvn_topo_distance 
     }
 }
 
-/* Counts from below up to stop, which is not included. */
+/* Counts switches and hops from a function up to stop, which is not included. */
 static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_topo_distance *out,
                     int *slowest)
 {
     for (int i = from; i >= 0 && i != stop; i = t->pci[i].parent) {
-        /* A device's own bus segment: functions that are no bridge are the two ends. */
+        /* Functions on the path that are no bridge are its two ends. */
         if (i != from && counts_as_switch(&t->pci[i]))
             out->switches++;
         if (t->pci[i].parent >= 0)
@@ -57,8 +57,8 @@ static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_top
     }
 }
 
-/* Domains made by VMD lie behind a function of another root bus;
- * physically that is where they are. */
+/* The root bus that a domain hangs on physically: domains made by VMD are behind a function of
+ * another root bus. */
 static int physical_root(const struct pvn_topo *t, int root)
 {
     for (int guard = 0; root >= 0 && t->roots[root].via >= 0 && guard < t->nroots; guard++) {
@@ -71,7 +71,8 @@ static int physical_root(const struct pvn_topo *t, int root)
     return root;
 }
 
-/* The node of a function, or of what is above it; negative when none is known. */
+/* The NUMA node of a function or of the nearest object above that has one; negative if none is
+ * known. */
 static int numa_of(const struct pvn_topo *t, int i)
 {
     int root = t->pci[i].root;

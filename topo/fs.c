@@ -54,8 +54,8 @@ static void set_known(struct pvn_topo_fs *fs, const char *path)
     }
 }
 
-/* The part of a path that is still to be walked, kept at the end of its buffer so that the text of
- * a link can be put in front of it. */
+/* The unresolved part of a path. It is kept at the end of its buffer, so that the text of a link
+ * can be put before it. */
 struct rest {
     char buf[2 * PVN_TOPO_FS_PATH_MAX];
     size_t start;

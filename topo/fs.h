@@ -2,9 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Read access to files below a root, with links kept inside it. Internal to topo/.
  *
- * Two stores hold the files: a directory, or a tar image in memory. Symbolic links
- * are resolved here, component by component, so an absolute link or ".." never
- * leads out of the root in either. */
+ * The files are in a store: a directory, or a tar image in memory. Symbolic links are resolved
+ * here, component by component, so an absolute link or ".." never leads out of the root. */
 #ifndef PVN_TOPO_FS_H
 #define PVN_TOPO_FS_H
 
@@ -40,8 +39,8 @@ struct pvn_topo_fs_names {
 
 struct pvn_topo_fs;
 
-/* One store. Paths start with '/', contain no "." or "..", no double slash and, but for the last
- * component, no link. */
+/* The operations of a store. Paths start with '/', contain no "." or "..", no double slash, and no
+ * link except in the last component. */
 struct pvn_topo_fs_ops {
     enum pvn_topo_fs_type (*type)(struct pvn_topo_fs *fs, const char *path);
     /* Length of the link's text, or negative errno (-EINVAL: no link). Not NUL-terminated. */
@@ -49,7 +48,7 @@ struct pvn_topo_fs_ops {
     /* At most cap bytes from offset at of a regular file (0 at its end), or negative errno. */
     ssize_t (*read)(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap);
     int (*list)(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names);
-    /* The next reads are of files in this directory: a hint, which may be NULL. */
+    /* Hint that the next reads are of files in this directory. May be NULL. */
     void (*enter)(struct pvn_topo_fs *fs, const char *dir);
     void (*close)(struct pvn_topo_fs *fs);
 };
@@ -66,7 +65,7 @@ struct pvn_topo_fs {
 };
 
 /* Opens a directory; topo/capture/open.h opens the other forms. 0 or negative errno. */
-/* sys: the directory that stands for the root's /sys, or NULL for its own. */
+/* sys: the directory to use as the root's /sys, or NULL for the root's own. */
 int pvn_topo_fs_open_dir(const char *root, const char *sys, struct pvn_topo_fs **fs);
 void pvn_topo_fs_close(struct pvn_topo_fs *fs);
 
@@ -74,16 +73,16 @@ void pvn_topo_fs_close(struct pvn_topo_fs *fs);
  * -ENOENT for a dangling link, -ELOOP for a loop, -ENAMETOOLONG. */
 int pvn_topo_fs_resolve(struct pvn_topo_fs *fs, const char *path, char *out);
 
-/* The three below take any path; links in it are followed. */
+/* The next three functions take any path and follow links in it. */
 ssize_t pvn_topo_fs_read(struct pvn_topo_fs *fs, const char *path, void *buf, size_t cap);
 int pvn_topo_fs_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names);
 enum pvn_topo_fs_type pvn_topo_fs_type(struct pvn_topo_fs *fs, const char *path);
 
-/* Says that what follows reads files of the real path dir. */
+/* Announces that the next reads are of files in the directory with the real path dir. */
 void pvn_topo_fs_enter(struct pvn_topo_fs *fs, const char *dir);
 
-/* dir is a real path and name one component of no further meaning, so nothing has to be resolved. A
- * link is not followed. */
+/* Reads dir/name without resolving links: dir is a real path, and name is one component. A link is
+ * not followed. */
 ssize_t pvn_topo_fs_read_at(struct pvn_topo_fs *fs, const char *dir, const char *name, void *buf,
                             size_t cap);
 /* pvn_topo_fs_read_at from an offset. */

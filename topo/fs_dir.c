@@ -16,7 +16,7 @@ struct name {
     unsigned char type; /* DT_* of dirent.h */
 };
 
-/* The directory that is being read: what it holds is listed once, so that files that do not exist
+/* The directory that is being read. Its entries are listed once, so that lookups of missing files
  * cost no system call. */
 struct inside {
     char *dir;
@@ -32,7 +32,7 @@ struct fs_dir {
     struct inside in;
 };
 
-/* The directory in which to look path up (start) and the name to look for. */
+/* Returns the directory from which to look path up, and the name to look up there. */
 static int start(struct pvn_topo_fs *fs, const char *path, const char **name)
 {
     const struct fs_dir *d = (const struct fs_dir *)fs;
@@ -83,8 +83,8 @@ static bool add_name(struct inside *in, const char *text, unsigned char type)
     return in->names[in->n].text && ++in->n < PVN_TOPO_FS_MAX_NAMES;
 }
 
-/* Calls each with every entry but "." and ".." until it returns
- * other than 0. 0 or negative errno. */
+/* Calls each for every entry except "." and ".." until it returns other than 0. 0 or negative
+ * errno. */
 static int for_each_entry(int fd, int (*each)(void *ctx, const struct dirent *e), void *ctx)
 {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0), rc = 0;
@@ -132,7 +132,7 @@ static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
         close(in->fd);
         return;
     }
-    /* Without the list (too long, out of memory) every file is looked up by itself. */
+    /* If the list failed (too long, out of memory), every file is looked up by itself. */
     if (for_each_entry(in->fd, keep_entry, in) != 0) {
         leave(in);
         return;
@@ -141,7 +141,8 @@ static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
         qsort(in->names, (size_t)in->n, sizeof(*in->names), by_text);
 }
 
-/* The place in which to look path up: the directory that is being read, with the plain name, or the root. */
+/* The place from which to look a path up: the directory that is being read, with the plain name, or
+ * the root. */
 struct place {
     int fd;
     const char *name;
@@ -228,7 +229,8 @@ static ssize_t dir_read(struct pvn_topo_fs *fs, const char *path, size_t at, voi
     ssize_t rc;
     int fd;
 
-    /* A pipe or a device in a hostile root must not be opened: that alone can block or act. */
+    /* A pipe or a device in a hostile root must not be opened, because opening it can block or have
+     * an effect. */
     switch (type_at(&place)) {
     case PVN_TOPO_FS_FILE:
         break;
@@ -247,11 +249,12 @@ static ssize_t dir_read(struct pvn_topo_fs *fs, const char *path, size_t at, voi
         if (rc < 0) {
             rc = -errno;
             close(fd);
-            /* Config space of a device that sleeps may end early: what was read is still true. */
+            /* Config space of a sleeping device may end early. The bytes read so far are still
+             * valid. */
             return have > 0 ? (ssize_t)have : rc;
         }
         have += (size_t)rc;
-        /* An attribute of sysfs comes whole in one read; only procfs hands out pieces. */
+        /* One read returns a whole sysfs attribute; only procfs needs several. */
         if (rc == 0 || strncmp(path, "/sys/", 5) == 0)
             break;
     }

@@ -10,7 +10,7 @@
 
 static const char nvidia_gpus[] = "/proc/driver/nvidia/gpus";
 
-/* The function's kind by its class and maker; false where it is no GPU. */
+/* Finds the GPU's kind by its class and maker. False if the function is no GPU. */
 static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
 {
     int base = p->class_code >> 16, sub = p->class_code >> 8 & 0xff;
@@ -19,7 +19,7 @@ static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
         return false;
     if (base == 0x03) {
         /* 0300 VGA, 0302 3D, 0380 other. Display-only chips (management controllers, emulated VGA)
-         * are of other makers. */
+         * have other makers. */
         switch (p->vendor) {
         case 0x10de:
             *kind = PVN_TOPO_GPU_NVIDIA;
@@ -30,7 +30,7 @@ static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
         case 0x8086:
             *kind = PVN_TOPO_GPU_INTEL;
             return p->parent >= 0 ||
-                   sub != 0; /* on the root bus it is the processor's own graphics */
+                   sub != 0; /* on the root bus it would be the processor's own graphics */
         default:
             return false;
         }
@@ -46,7 +46,7 @@ static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
     return false;
 }
 
-/* Value of a "Key:   value" line of text into out. */
+/* Copies the value of a "Key: value" line of text to out. */
 static bool find_value(const char *text, const char *key, char *out, size_t cap)
 {
     const char *at = strstr(text, key);
@@ -79,7 +79,8 @@ static void read_information(struct pvn_topo_reader *r, struct pvn_topo_gpu *gpu
         pvn_topo_parse_int(minor, 10, 0, 65535, &gpu->minor);
 }
 
-/* A capture may lack ids, but the driver's own directory names its GPUs. */
+/* True if the driver lists this function. A capture may lack ids, but the driver's directory names
+ * its GPUs. */
 static bool driver_knows(struct pvn_topo_reader *r, const struct pvn_topo_pci *p, bool any)
 {
     char path[PVN_TOPO_NAME_MAX * 2];
@@ -93,7 +94,7 @@ static bool driver_knows(struct pvn_topo_reader *r, const struct pvn_topo_pci *p
 int pvn_topo_read_gpus(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
-    /* A machine known by a list alone has no files. */
+    /* A machine that is known only from a list has no files. */
     bool driver = r->fs && pvn_topo_fs_type(r->fs, nvidia_gpus) == PVN_TOPO_FS_DIR;
 
     for (int i = 0; i < t->npci; i++) {
@@ -174,7 +175,7 @@ int pvn_topo_read_nvidia(struct pvn_topo_reader *r)
         nv->loaded =
             pvn_topo_find_module(r->topo, "nvidia") >= 0 ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
     }
-    /* The directory is the driver's: it is there while the driver is. */
+    /* The driver creates this directory, which exists while the driver is loaded. */
     if (nv->loaded == PVN_TOPO_TRI_UNKNOWN &&
         pvn_topo_fs_type(r->fs, nvidia_gpus) == PVN_TOPO_FS_DIR)
         nv->loaded = PVN_TOPO_TRI_YES;

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Is this a guest, and of which hypervisor? DMI first (it names the maker), then devices that only
- * one hypervisor has, then the CPU's hypervisor bit, which says that there is one but not which. */
+/* Recognises a guest and its hypervisor: first by DMI (which names the maker), then by devices that
+ * only one hypervisor has, then by the CPU's hypervisor bit, which does not say which hypervisor it
+ * is. */
 #include "topo/reader.h"
 
 #include <stdio.h>
@@ -47,7 +48,8 @@ static bool by_dmi(struct pvn_topo_guest *g)
         if ((s->vendor && !starts(g->sys_vendor, s->vendor)) ||
             (s->product && !strstr(g->product_name, s->product)))
             continue;
-        /* Clouds rent the bare machine under the same DMI vendor; there the CPU shows no bit. */
+        /* Clouds rent bare machines under the same DMI vendor. The CPU of such a machine has no
+         * hypervisor bit. */
         if ((s->hv == PVN_TOPO_HV_NITRO && strstr(g->product_name, ".metal")) ||
             ((s->hv == PVN_TOPO_HV_GOOGLE || s->hv == PVN_TOPO_HV_NITRO ||
               s->hv == PVN_TOPO_HV_KVM) &&
@@ -76,8 +78,8 @@ static bool by_devices(struct pvn_topo *t)
             hv = PVN_TOPO_HV_XEN;
         else if (p->path && strstr(p->path, "/VMBUS:"))
             hv = PVN_TOPO_HV_HYPERV;
-        /* SmartNICs offer virtio functions on bare metal, so they
-         * need the CPU's bit beside them. */
+        /* SmartNICs offer virtio functions on bare metal, too, so virtio counts only with the CPU's
+         * hypervisor bit. */
         if (hv == PVN_TOPO_HV_UNKNOWN ||
             (hv == PVN_TOPO_HV_KVM && t->guest.cpu_flag == PVN_TOPO_TRI_NO))
             continue;

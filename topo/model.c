@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Life and lookups of the machine model. */
+/* Release and lookups of the machine model. */
 #include "topo/pvn_topo.h"
 
 #include <errno.h>
@@ -104,7 +104,8 @@ void pvn_topo_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev,
 
 int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn)
 {
-    /* No bisection: functions that a merge or hints add (capture/edit.c) stand behind the sorted ones. */
+    /* A linear search, because functions that a merge or hints add (capture/edit.c) are behind the
+     * sorted ones. */
     for (int i = 0; i < topo->npci; i++) {
         const struct pvn_topo_pci *p = &topo->pci[i];
 

@@ -23,7 +23,7 @@ enum {
     ARP_NONE = 0xfffe,
 };
 
-/* DEVTYPE= of the uevent file, "" where there is none. */
+/* DEVTYPE= of the uevent file, "" if there is none. */
 static void read_devtype(struct pvn_topo_reader *r, const char *dir, char *out, size_t cap)
 {
     char text[1024];
@@ -115,7 +115,8 @@ static void read_net(struct pvn_topo_reader *r, const char *dir, struct pvn_topo
     net->master = net->lower = -1;
 }
 
-/* Bonds above and, for a VLAN, the interface below; both are links named after interfaces. */
+/* Finds the bond above and, for a VLAN, the interface below; both are links named after
+ * interfaces. */
 static int link_net(struct pvn_topo_reader *r, struct pvn_topo_net *net)
 {
     char dir[PVN_TOPO_FS_PATH_MAX], path[PVN_TOPO_FS_PATH_MAX], name[PVN_TOPO_NAME_MAX];
@@ -171,7 +172,8 @@ static int add_net(struct pvn_topo_reader *r, const char *name)
     return 0;
 }
 
-/* A team has no file of its own: it is recognised by interfaces that name it as their master. */
+/* Marks teams. A team has no file of its own; it is recognised by interfaces that name it as their
+ * master. */
 static void mark_teams(struct pvn_topo *t)
 {
     for (int i = 0; i < t->nnets; i++) {

@@ -20,7 +20,7 @@ struct addr {
     uint8_t bus, dev, fn;
 };
 
-/* The functions that have an entry, with their real path (NULL where the link did not resolve). */
+/* The functions that have an entry, with their real path (NULL if the link did not resolve). */
 struct listing {
     struct pvn_topo_fs_names names;
     char **real;
@@ -120,7 +120,7 @@ int pvn_topo_pci_of_path(const struct pvn_topo *topo, const char *real)
     return found;
 }
 
-/* The real path of an entry; NULL, with a note, when it is no place in the tree. */
+/* Finds the real path of an entry; NULL, with a note, if it is no place in the tree. */
 static int resolve_entry(struct pvn_topo_reader *r, const char *name, char **real)
 {
     char path[PVN_TOPO_FS_PATH_MAX], out[PVN_TOPO_FS_PATH_MAX];
@@ -190,7 +190,7 @@ static int list_functions(struct pvn_topo_reader *r, struct listing *l)
     return 0;
 }
 
-/* Every address that has an entry or is on the path of one. */
+/* Collects every address that has an entry or is on the path of one. */
 static int collect_addrs(struct pvn_topo_reader *r, const struct listing *l, struct addr **addrs,
                          int *n)
 {
@@ -306,8 +306,9 @@ static int root_index(struct pvn_topo_reader *r, const char *name, uint32_t doma
     return t->nroots - 1;
 }
 
-/* Gives every function on the path its parent. The first path that names a function decides; since
- * all before it on that path have theirs by then, no chain of parents can ever close to a loop. */
+/* Gives every function on the path its parent. The first path that names a function decides. All
+ * functions before it on that path have their parents already, so the parents cannot form a
+ * loop. */
 static int place_path(struct pvn_topo_reader *r, const char *real)
 {
     struct pvn_topo *t = r->topo;
@@ -361,8 +362,8 @@ static int place_functions(struct pvn_topo_reader *r, const struct listing *l)
         if (rc != 0)
             return rc;
     }
-    /* An entry that is a directory by itself (captures made without
-     * links) has files but no place. */
+    /* An entry that is a directory and no link (captures made without links) has files but no
+     * place. */
     for (int i = 0; i < l->names.n; i++) {
         struct pvn_topo_pci *p;
         struct addr a;
@@ -512,7 +513,7 @@ static void read_function(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
     pvn_topo_read_text(r, p->path, "numa_node", p->numa_text, sizeof(p->numa_text));
     pvn_topo_read_text(r, p->path, "local_cpulist", p->local_cpulist, sizeof(p->local_cpulist));
     if (strlen(p->local_cpulist) == sizeof(p->local_cpulist) - 1)
-        p->local_cpulist[0] = '\0'; /* cut: part of a list is a wrong list */
+        p->local_cpulist[0] = '\0'; /* it was cut, and part of a list would be wrong */
     read_link(r, p);
     read_config(r, p);
     read_links(r, p);
@@ -576,7 +577,7 @@ static int index_of_name(const struct pvn_topo *topo, const char *name)
     return parse_component(name, &a) ? pvn_topo_pci_index(topo, a.domain, a.bus, a.dev, a.fn) : -1;
 }
 
-/* The name alone counts, whatever the entry is; it is read so that a gathered machine has it. */
+/* Reads an entry of which only the name counts, so that a gathered machine has the entry. */
 static void read_entry(struct pvn_topo_reader *r, const char *dir, const char *name)
 {
     char path[160], buf[64];
@@ -622,7 +623,7 @@ int pvn_topo_read_switch_links(struct pvn_topo_reader *r)
     int rc = 0;
 
     if (pvn_topo_fs_list(r->fs, switch_dir, &names) != 0)
-        return 0; /* the driver is not there, as almost everywhere */
+        return 0; /* the driver is not loaded, as on almost every machine */
     for (int i = 0; rc == 0 && i < names.n; i++)
         rc = read_links_of(r, names.name[i]);
     pvn_topo_fs_names_free(&names);

@@ -27,7 +27,7 @@ struct children {
     int bridges, others;
 };
 
-/* A gap has no class, but what other functions hang on is a bridge. */
+/* A gap has no class. It is a bridge if other functions are below it. */
 static bool is_bridge(const struct pvn_topo_pci *p, const struct children *c)
 {
     if (p->class_code == PVN_TOPO_UNKNOWN)
@@ -40,7 +40,7 @@ static bool has_link_files(const struct pvn_topo_pci *p)
     return p->link.speed_max_text[0] != '\0' || p->link.width_max != PVN_TOPO_UNKNOWN;
 }
 
-/* any_links: the machine's kernel shows link files at all, so a bridge without them is no PCIe
+/* any_links: this kernel shows link files for some function, so a bridge without them is no PCIe
  * port. */
 static enum pvn_topo_pci_kind kind_by_place(const struct pvn_topo *t, const struct pvn_topo_pci *p,
                                             const struct children *c, bool any_links)
@@ -74,7 +74,7 @@ static enum pvn_topo_pci_kind kind_by_place(const struct pvn_topo *t, const stru
 static void set_kind(struct pvn_topo *t, struct pvn_topo_pci *p, const struct children *c,
                      bool any_links)
 {
-    /* Endpoints and host bridges are what their class says, whatever the port type. */
+    /* The class identifies endpoints and host bridges, whatever the port type. */
     p->kind_from_config = p->config.pcie == PVN_TOPO_CAP_PRESENT && is_bridge(p, c) &&
                           kind_of_port_type(p->config.port_type) != PVN_TOPO_PCI_ENDPOINT;
     p->kind = p->kind_from_config ? kind_of_port_type(p->config.port_type)
@@ -88,7 +88,7 @@ void pvn_topo_pci_kinds(struct pvn_topo *t)
     int deepest = 0;
 
     if (!children)
-        return; /* kinds stay unknown, which is true */
+        return; /* without memory, kinds stay unknown */
     for (int i = 0; i < t->npci; i++) {
         any_links |= has_link_files(&t->pci[i]);
         deepest = t->pci[i].depth > deepest ? t->pci[i].depth : deepest;

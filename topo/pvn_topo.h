@@ -38,8 +38,8 @@ enum {
     PVN_TOPO_TEXT_MAX = 128, /* DMI texts, versions, model names */
 };
 
-/* Why a call failed. text is one sentence that names the value and,
- * where there is one, the remedy. */
+/* The reason why a call failed. text is one sentence that names the value and, if there is one, the
+ * remedy. */
 struct pvn_topo_err {
     char text[512];
 };
@@ -53,8 +53,8 @@ enum pvn_topo_tri {
 /* ----------------------------------------------------------------------------
  * PCI */
 
-/* The place of a function. From the PCI Express capability where config space could be read, else
- * from its place in the tree (kind_from_config says which). */
+/* The place of a function: from the PCI Express capability if config space could be read, else from
+ * its position in the tree (kind_from_config says which). */
 enum pvn_topo_pci_kind {
     PVN_TOPO_PCI_UNKNOWN = 0, /* a path component without files of its own */
     PVN_TOPO_PCI_ENDPOINT,    /* any function that is no bridge */
@@ -68,13 +68,13 @@ enum pvn_topo_pci_kind {
 enum pvn_topo_pci_flags {
     PVN_TOPO_PCI_GAP = 1 << 0, /* named by the path of a device below, without files of its own */
     PVN_TOPO_PCI_NO_PATH = 1 << 1, /* its place in the tree is unknown: the link did not resolve */
-    PVN_TOPO_PCI_INVENTED =
-        1 << 2, /* made from hints or a host dump; the guest has no such function */
+    /* made from hints or a host dump; the guest has no such function */
+    PVN_TOPO_PCI_INVENTED = 1 << 2,
     PVN_TOPO_PCI_MOVED = 1 << 3, /* hints or a host dump changed parent; see seen_parent */
-    PVN_TOPO_PCI_NUMA_HINTED =
-        1 << 4, /* hints or a host dump changed numa; numa_text is the old one */
-    PVN_TOPO_PCI_LINK_NOW =
-        1 << 5, /* the link's most is what it was when another tool looked: no more is known */
+    /* hints or a host dump changed numa; numa_text is the old one */
+    PVN_TOPO_PCI_NUMA_HINTED = 1 << 4,
+    /* the link's maximum is the state that another tool saw; the real maximum is unknown */
+    PVN_TOPO_PCI_LINK_NOW = 1 << 5,
 };
 
 /* The presence of a fact of config space. */
@@ -98,13 +98,13 @@ enum pvn_topo_acs_bits {
 
 struct pvn_topo_pci_config {
     int bytes;     /* how far config space is known to be readable: 0, 64, 256 or 4096 */
-    bool all_ones; /* it reads as ones: the device is off, lost or asleep */
-    enum pvn_topo_cap
-        pcie;      /* Express capability; the fields down to lnk_width need PVN_TOPO_CAP_PRESENT */
-    int port_type; /* device/port type, 0..15 */
-    int mps;       /* max payload size in use, bytes (DevCtl) */
-    int mps_max;   /* max payload size supported, bytes (DevCap) */
-    int mrrs;      /* max read request size, bytes */
+    bool all_ones; /* all bytes read as ones: the device is off, lost or asleep */
+    /* Express capability; the fields down to lnk_width need PVN_TOPO_CAP_PRESENT */
+    enum pvn_topo_cap pcie;
+    int port_type;         /* device/port type, 0..15 */
+    int mps;               /* max payload size in use, bytes (DevCtl) */
+    int mps_max;           /* max payload size supported, bytes (DevCap) */
+    int mrrs;              /* max read request size, bytes */
     bool relaxed_ordering; /* DevCtl bit 4: the device may set the attribute on its requests */
     bool ext_tag;          /* DevCtl bit 8 */
     int lnk_speed_mts;     /* LnkSta current speed, MT/s, or PVN_TOPO_UNKNOWN */
@@ -125,8 +125,8 @@ struct pvn_topo_pci_link {
     int width, width_max;
     /* As sysfs wrote them, "" where absent: NCCL compares texts. */
     char speed_text[32], speed_max_text[32];
-    /* width_max as sysfs wrote it, with 255 for an unknown one, which NCCL takes for lanes; PVN_TOPO_UNKNOWN where
-     * there is no number. */
+    /* width_max as sysfs wrote it: 255 for an unknown width, which NCCL takes for a number of
+     * lanes; PVN_TOPO_UNKNOWN if there is no number. */
     int width_max_read;
 };
 
@@ -153,24 +153,25 @@ struct pvn_topo_pci {
     int iommu_group; /* number, -1: function is in no group, PVN_TOPO_UNKNOWN */
     struct pvn_topo_pci_link link;
     struct pvn_topo_pci_config config;
-    int physfn;             /* SR-IOV: index of the physical function; -1 when it is none's VF */
-    int num_vfs, total_vfs; /* of a physical function; PVN_TOPO_UNKNOWN without SR-IOV */
-    uint64_t bar_size[6];   /* bytes, 0 for none or unknown */
+    int physfn;                 /* SR-IOV: index of the physical function; -1 if this is no VF */
+    int num_vfs, total_vfs;     /* of a physical function; PVN_TOPO_UNKNOWN without SR-IOV */
+    uint64_t bar_size[6];       /* bytes, 0 for none or unknown */
     int secondary, subordinate; /* bus numbers below a bridge, or PVN_TOPO_UNKNOWN */
 };
 
-/* A virtual link between two upstream ports of Broadcom switches, as its own driver shows it: each direction is one. */
+/* A virtual link between two upstream ports of Broadcom switches, as the switches' driver shows it.
+ * Each direction is a link of its own. */
 struct pvn_topo_switch_link {
     int from, to; /* indices in pci */
 };
 
-/* A root bus: what stands behind one host bridge. pciDDDD:BB in the path of its functions. */
+/* A root bus: all functions behind one host bridge. Their paths have pciDDDD:BB. */
 struct pvn_topo_root {
     char name[PVN_TOPO_NAME_MAX]; /* "pci0000:17"; invented ones "hint:NAME" */
     uint32_t domain;
     uint8_t bus;
     int via; /* function whose driver made this bus (Intel VMD), or -1 */
-    /* The one that all its functions name (it may be -1), PVN_TOPO_UNKNOWN where they differ. */
+    /* The node that all its functions name (it may be -1); PVN_TOPO_UNKNOWN if they differ. */
     int numa;
 };
 
@@ -262,14 +263,14 @@ struct pvn_topo_rdma {
     int nports;
 };
 
-/* A PVRDMA function and its vmxnet3: the driver needs function 0 of the same slot and does not
- * start without it. Recorded for every 15ad:0820 function, bound or not. */
+/* A PVRDMA function and its vmxnet3. The driver needs function 0 of the same slot and does not
+ * start without it. Every 15ad:0820 function has an entry, whether its driver is bound or not. */
 struct pvn_topo_pvrdma_pair {
     int pci;     /* the 15ad:0820 function */
     int vmxnet3; /* PCI index of function 0 of the slot when it is a vmxnet3, else -1 */
     int netdev;  /* its interface, or -1 */
     int rdma;    /* the RDMA device, or -1 when the driver did not bind */
-    /* "" when the pair is complete, else the sentence that says what is missing */
+    /* "" if the pair is complete, else a sentence that names the missing part */
     char problem[256];
 };
 
@@ -299,11 +300,11 @@ struct pvn_topo_module {
 struct pvn_topo_nvidia {
     enum pvn_topo_tri loaded;        /* kernel driver */
     char version[PVN_TOPO_NAME_MAX]; /* "535.104.05" */
-    enum pvn_topo_tri open_modules;  /* open kernel modules: what dma-buf export needs */
+    enum pvn_topo_tri open_modules;  /* open kernel modules, which dma-buf export needs */
     enum pvn_topo_tri peermem;       /* nvidia_peermem or nv_peer_mem loaded */
     char peermem_version[PVN_TOPO_TEXT_MAX];
-    enum pvn_topo_tri
-        memory_peers;        /* ib_core has the peer-memory patches and a client registered */
+    /* ib_core has the peer-memory patches and a client registered */
+    enum pvn_topo_tri memory_peers;
     int topo_check_override; /* NVreg_GrdmaPciTopoCheckOverride, or PVN_TOPO_UNKNOWN */
 };
 
@@ -321,7 +322,7 @@ enum pvn_topo_hypervisor {
 
 struct pvn_topo_guest {
     enum pvn_topo_hypervisor hypervisor;
-    char evidence[256];         /* what it was recognised by */
+    char evidence[256];         /* the facts by which it was recognised */
     enum pvn_topo_tri cpu_flag; /* the CPU's hypervisor bit */
     char sys_vendor[PVN_TOPO_TEXT_MAX], product_name[PVN_TOPO_TEXT_MAX],
         bios_vendor[PVN_TOPO_TEXT_MAX], board_vendor[PVN_TOPO_TEXT_MAX],
@@ -369,7 +370,7 @@ struct pvn_topo_iommu_group {
     char type[32]; /* "DMA", "DMA-FQ", "identity", "blocked"; "" unknown */
 };
 
-/* Lists that could not be read, or not whole: what they would hold is unknown, and not absent. */
+/* Lists that could not be read, or only in part. Their missing entries are unknown, not absent. */
 enum pvn_topo_unread {
     PVN_TOPO_UNREAD_PCI = 1 << 0,
     PVN_TOPO_UNREAD_NETS = 1 << 1,
@@ -377,12 +378,12 @@ enum pvn_topo_unread {
     PVN_TOPO_UNREAD_NUMAS = 1 << 3,
     PVN_TOPO_UNREAD_MODULES = 1 << 4,
     PVN_TOPO_UNREAD_PROC = 1 << 5,
-    /* The lists without which nothing can be paired. */
+    /* Lists without which no pairs can be formed. */
     PVN_TOPO_UNREAD_DEVICES = PVN_TOPO_UNREAD_PCI | PVN_TOPO_UNREAD_NETS | PVN_TOPO_UNREAD_RDMAS,
 };
 
-/* Something that could not be read as it should be: a list, a dangling link, a loop, junk. The model
- * is complete but for what a note names. */
+/* An input that could not be read as expected: a list, a dangling link, a loop, junk. The model is
+ * complete except for the parts that notes name. */
 struct pvn_topo_note {
     char where[256];
     char text[256];
@@ -409,7 +410,7 @@ struct pvn_topo {
     int ngpus;
     struct pvn_topo_numa *numas;
     int nnumas;
-    struct pvn_topo_module *modules; /* the ones this library cares about, when loaded */
+    struct pvn_topo_module *modules; /* those that this library uses, if loaded */
     int nmodules;
     enum pvn_topo_tri modules_known; /* /sys/module could be listed */
     struct pvn_topo_iommu_group *iommu_groups;
@@ -423,7 +424,7 @@ struct pvn_topo {
     char cmdline[512];              /* kernel parameters that concern PCI, IOMMU and NVIDIA only */
     bool memlock_known;             /* /proc/self/limits */
     uint64_t memlock_soft, memlock_hard; /* bytes, UINT64_MAX unlimited */
-    bool files_known;                    /* as memlock_known */
+    bool files_known;                    /* /proc/self/limits, too */
     uint64_t files_soft, files_hard;     /* open files, UINT64_MAX unlimited */
 
     unsigned unread;             /* enum pvn_topo_unread; each has a note */
@@ -435,35 +436,34 @@ struct pvn_topo {
 enum pvn_topo_merged {
     PVN_TOPO_MERGED_HINTS = 1 << 0,
     PVN_TOPO_MERGED_HOST = 1 << 1,
-    PVN_TOPO_MERGED_ORDER =
-        1 << 2, /* at least one device was matched by order alone: say so to the user */
+    /* at least one device was matched by order alone: warn the user */
+    PVN_TOPO_MERGED_ORDER = 1 << 2,
 };
 
 enum pvn_topo_load_flags {
-    PVN_TOPO_NO_CONFIG =
-        1 << 0, /* do not open config space (all capabilities PVN_TOPO_CAP_UNKNOWN) */
+    /* do not open config space (all capabilities PVN_TOPO_CAP_UNKNOWN) */
+    PVN_TOPO_NO_CONFIG = 1 << 0,
     PVN_TOPO_NO_GIDS = 1 << 1,   /* do not read GID tables */
     PVN_TOPO_FIRST_GID = 1 << 2, /* read entry 0 only: an InfiniBand port's subnet prefix */
-    PVN_TOPO_PARTIAL = 1 << 3,   /* made of another tool's output: a list it lacks is no fault */
+    PVN_TOPO_PARTIAL = 1 << 3,   /* made from another tool's output: a list it lacks is no fault */
 };
 
 struct pvn_topo_options {
     unsigned flags; /* enum pvn_topo_load_flags */
-    /* Directory that stands for /sys below a root that is a directory; NULL or "/sys": its own. */
+    /* Directory to use as /sys if the root is a directory; NULL or "/sys": the root's own. */
     const char *sysfs;
 };
 
-/* Reads the machine below root, a directory. As pvn_topo_load otherwise; the plugin calls only
- * this one and does not carry the reader of tar files. */
+/* Reads the machine below root, which must be a directory; else like pvn_topo_load. The plugin
+ * calls only this function, so it does not link the reader of tar files. */
 int pvn_topo_load_dir(const char *root, const struct pvn_topo_options *options,
                       struct pvn_topo **topo, struct pvn_topo_err *err);
 
 /* Reads the machine below root: a directory ("/" for this machine, an unpacked capture) or a tar
- * file as written by pvn_topo_gather. options may be NULL. *topo is set only on success and is
- * freed with pvn_topo_free. Returns 0 or negative errno with the reason in err (never NULL):
- * -ENOENT no such root, -ENOTDIR/-EINVAL not a machine description, -E2BIG more entries than any
- * machine has, -ENOMEM. An unreadable file is no error: the fact is unknown, and a note is left
- * where something was wrong. */
+ * file from pvn_topo_gather. options may be NULL. *topo is set only on success; pvn_topo_free frees
+ * it. Returns 0 or negative errno with the reason in err (never NULL): -ENOENT no such root,
+ * -ENOTDIR/-EINVAL not a machine description, -E2BIG more entries than any machine has, -ENOMEM. An
+ * unreadable file is no error: its fact is unknown, and a note is added if something was wrong. */
 int pvn_topo_load(const char *root, const struct pvn_topo_options *options, struct pvn_topo **topo,
                   struct pvn_topo_err *err);
 /* pvn_topo_load from a tar image in memory, which is not kept. */
@@ -473,12 +473,12 @@ int pvn_topo_load_tar(const void *image, size_t bytes, const struct pvn_topo_opt
 void pvn_topo_free(struct pvn_topo *topo);
 
 /* ----------------------------------------------------------------------------
- * Looking things up. Each returns an index, or -1. */
+ * Lookups. Each returns an index, or -1. */
 
 /* "0000:3b:00.0", "3b:00.0" (domain 0), any case, any number of domain digits up to eight. */
 int pvn_topo_find_pci(const struct pvn_topo *topo, const char *bdf);
 int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn);
-/* The last function that a sysfs path leads through: ".../0000:00:03.0/virtio0" is 0000:00:03.0. */
+/* The last PCI function on a sysfs path: ".../0000:00:03.0/virtio0" gives 0000:00:03.0. */
 int pvn_topo_pci_of_path(const struct pvn_topo *topo, const char *path);
 int pvn_topo_find_net(const struct pvn_topo *topo, const char *name);
 int pvn_topo_find_rdma(const struct pvn_topo *topo, const char *name);
@@ -509,17 +509,18 @@ enum pvn_topo_smi_class {
     PVN_TOPO_SMI_UNKNOWN,  /* a gap in the tree, or an unknown NUMA node where there are several */
 };
 
-/* How far a distance may be believed. */
+/* The source of a distance, which decides how reliable it is. */
 enum pvn_topo_trust {
     PVN_TOPO_TRUST_MEASURED = 0, /* bare metal */
     PVN_TOPO_TRUST_PRESENTED,    /* guest: the hypervisor shows this shared switch, real or not */
-    PVN_TOPO_TRUST_HIDDEN, /* guest: it shows nothing shared, so the real distance is unknown */
+    /* guest: the hypervisor shows no shared switch, so the real distance is unknown */
+    PVN_TOPO_TRUST_HIDDEN,
     PVN_TOPO_TRUST_HINTED, /* from a hints file or the host's dump */
 };
 
 struct pvn_topo_distance {
     enum pvn_topo_smi_class smi;  /* PVN_TOPO_SMI_UNKNOWN where trust is PVN_TOPO_TRUST_HIDDEN */
-    enum pvn_topo_smi_class seen; /* what the tree shows, hidden or not */
+    enum pvn_topo_smi_class seen; /* as the tree shows it, even if trust is PVN_TOPO_TRUST_HIDDEN */
     enum pvn_topo_trust trust;
     int common; /* nearest common bridge (index), or -1 when they meet at a host bridge or above */
     int switches; /* switches on the path */
@@ -529,29 +530,31 @@ struct pvn_topo_distance {
     char reason[256]; /* one sentence */
 };
 
-/* Distance between two PCI functions of topo. Total: every valid pair gets an answer. Symmetric. */
+/* Finds the distance between two PCI functions of topo. Every valid pair gets an answer, the same
+ * in both directions. */
 void pvn_topo_find_distance(const struct pvn_topo *topo, int a, int b,
                             struct pvn_topo_distance *out);
-/* True if they are functions of one device. */
+/* True if both are functions of one device. */
 bool pvn_topo_same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b);
-/* True if there are a GPU and a network function whose distance nobody but the host knows. */
+/* True if the machine has a GPU and a network function whose distance only the host knows. */
 bool pvn_topo_layout_hidden(const struct pvn_topo *topo);
 const char *pvn_topo_smi_class_name(enum pvn_topo_smi_class c); /* "PIX" */
 const char *pvn_topo_trust_text(enum pvn_topo_trust t);         /* "hidden by the hypervisor" */
 const char *pvn_topo_pci_kind_name(enum pvn_topo_pci_kind k);
 const char *pvn_topo_hypervisor_name(enum pvn_topo_hypervisor hv);
-/* Is the machine a guest? (A hypervisor was recognised and it is not PVN_TOPO_HV_NONE/UNKNOWN.) */
+/* True if a hypervisor was recognised, and it is not PVN_TOPO_HV_NONE/UNKNOWN. */
 bool pvn_topo_is_guest(const struct pvn_topo *topo);
 
-/* Link bandwidth in MB/s of payload-free line rate: speed x width with the coding of the generation
- * (8b/10b to 5 GT/s, 128b/130b to 32 GT/s, 64 GT/s flit mode counted as raw). PVN_TOPO_UNKNOWN when
- * either is. */
+/* Link bandwidth in MB/s of raw line rate: speed x width with the coding of the generation (8b/10b
+ * to 5 GT/s, 128b/130b to 32 GT/s, 64 GT/s flit mode counted as raw). PVN_TOPO_UNKNOWN if either is
+ * unknown. */
 int pvn_topo_link_mbytes(int speed_mts, int width);
-/* "16.0 GT/s PCIe" for 16000. A static text; "unknown" for what is no PCIe speed. */
+/* "16.0 GT/s PCIe" for 16000. A static text; "unknown" if this is no PCIe speed. */
 const char *pvn_topo_link_speed_name(int speed_mts);
 
 /* ----------------------------------------------------------------------------
- * Hints and host dumps: where the hypervisor hides the tree (topo/capture/hints.c and merge.c) */
+ * Hints and host dumps, for guests whose hypervisor hides the tree (topo/capture/hints.c and
+ * merge.c) */
 
 /* Applies a hints file (text of len bytes; name is used in errors, "name:LINE: ..."). Format, one
  * statement a line, '#' starts a comment:
@@ -559,18 +562,18 @@ const char *pvn_topo_link_speed_name(int speed_mts);
  *     switch NAME [in NAME] [node N] [speed "16.0 GT/s PCIe"] [width 16]
  *     device ADDRESS|INTERFACE|RDMA-DEVICE [in NAME] [node N]
  *     device ADDRESS host ADDRESS          (only with a host dump: this device is that one there)
- * Every switch becomes an invented root port or downstream port above, an upstream port and one
- * downstream port for each device (domain ffff, PVN_TOPO_PCI_INVENTED), and the devices move below
- * it (PVN_TOPO_PCI_MOVED). All functions of a device's slot move together. On error *topo is
- * unchanged. */
+ * Every switch becomes an invented root port (or downstream port of the switch above), an upstream
+ * port and one downstream port for each device (domain ffff, PVN_TOPO_PCI_INVENTED). The devices
+ * move below it (PVN_TOPO_PCI_MOVED). All functions of a device's slot move together. On error
+ * *topo is unchanged. */
 int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, const char *name,
                          struct pvn_topo_err *err);
 
-/* Merges the tree of the host into its guest: devices are matched by the pairs of the hints text
- * (may be NULL), by PCI serial number, GPU UUID or MAC address, then by ids where exactly one
- * candidate is left on both sides, then by order where the counts agree (PVN_TOPO_MERGED_ORDER).
- * Bridges above a matched device are copied as invented ones. On error *guest is unchanged;
- * -ENOENT when nothing matched. */
+/* Merges the tree of the host into its guest. Devices are matched by the pairs of the hints text
+ * (may be NULL), then by PCI serial number, GPU UUID or MAC address, then by ids if exactly one
+ * candidate is left on both sides, then by order if the counts agree (PVN_TOPO_MERGED_ORDER).
+ * Bridges above a matched device are copied as invented ones. On error *guest is unchanged; -ENOENT
+ * if nothing matched. */
 int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, const char *hints,
                         size_t hints_len, const char *hints_name, struct pvn_topo_err *err);
 
@@ -578,14 +581,14 @@ int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, con
 int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct pvn_topo **topo,
                          struct pvn_topo_err *err);
 
-/* One thing to do on the host (or in the guest) that fits what was found. */
+/* A change on the host (or in the guest) that helps with a finding. */
 struct pvn_topo_remedy {
     const char *id;    /* "hints", "device-group", "allow-p2p", "vnuma", "real-nic", "ats", ... */
     const char *where; /* "host" or "guest" */
-    const char *text;  /* what to set, and what it does */
-    char why[256];     /* which finding it answers */
+    const char *text;  /* the setting and its effect */
+    char why[256];     /* the finding that it helps with */
 };
-/* Fills at most max entries, returns how many there are. Nothing for bare metal. */
+/* Fills at most max entries and returns how many remedies there are. 0 on bare metal. */
 int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_topo_remedy *out, int max);
 
 /* ----------------------------------------------------------------------------
@@ -595,13 +598,14 @@ enum pvn_topo_level {
     PVN_TOPO_LEVEL_OK = 0,
     PVN_TOPO_LEVEL_WARN,
     PVN_TOPO_LEVEL_FAIL,
-    PVN_TOPO_LEVEL_UNKNOWN, /* could not be looked at; text says why */
+    PVN_TOPO_LEVEL_UNKNOWN, /* could not be checked; text has the reason */
 };
 
 struct pvn_topo_check {
     char id[32]; /* "link", "acs", "iommu", "ats", "relaxed-ordering", "numa", "gid", "mtu", ... */
     enum pvn_topo_level level;
-    /* The object of the check: "0000:3b:00.0", "mlx5_0 port 1", "GPU0 - mlx5_1", a plugin's file, of whose name NCCL keeps 254 bytes. */
+    /* The object of the check: "0000:3b:00.0", "mlx5_0 port 1", "GPU0 - mlx5_1", or a plugin's
+     * file, of whose name NCCL keeps 254 bytes. */
     char subject[256];
     char text[384];
     char remedy[384]; /* "" with OK */
@@ -617,9 +621,9 @@ struct pvn_topo_check_pair {
     int gpu, nic;
 };
 
-/* Runs every check that needs only the model. pairs may be NULL with npairs 0: then, for each GPU,
- * the nearest RDMA function by pvn_topo_find_distance is taken (without any, the nearest network
- * function). Returns 0 or -ENOMEM. Free with pvn_topo_checks_free. */
+/* Runs every check that needs only the model. pairs may be NULL with npairs 0: the checks then use,
+ * for each GPU, the nearest RDMA function by pvn_topo_find_distance, or the nearest network
+ * function if there is no RDMA function. Returns 0 or -ENOMEM. Free with pvn_topo_checks_free. */
 int pvn_topo_run_checks(const struct pvn_topo *topo, const struct pvn_topo_check_pair *pairs,
                         int npairs, struct pvn_topo_checks *out);
 /* Appends one row (for checks made outside the library). The texts are copied and cut to size. */
@@ -630,8 +634,8 @@ const char *pvn_topo_level_name(enum pvn_topo_level level); /* "OK", "WARN", "FA
 
 /* The GID index that NCCL's automatic choice takes for the port (NCCL 2.30
  * src/transport/net_ib/connect.cc, ncclIbGetGidIndex with its defaults: IPv4, RoCE v2, any range),
- * or -1 for a port without a single GID. *usable: the entry can reach other hosts over RoCE v2 (of
- * an InfiniBand port: always). why gets one sentence. */
+ * or -1 if the port has no GID. *usable: the entry can reach other hosts over RoCE v2 (always true
+ * on an InfiniBand port). why gets one sentence. */
 int pvn_topo_gid_pick(const struct pvn_topo_rdma_port *port, bool *usable, char *why,
                       size_t whylen);
 
@@ -639,14 +643,14 @@ int pvn_topo_gid_pick(const struct pvn_topo_rdma_port *port, bool *usable, char 
  * Gather */
 
 enum pvn_topo_gather_flags {
-    PVN_TOPO_GATHER_KEEP_ADDRESSES = 1
-                                     << 0, /* MAC, GID and GUID as they are, instead of stand-ins */
+    /* keep MAC, GID and GUID instead of stand-ins */
+    PVN_TOPO_GATHER_KEEP_ADDRESSES = 1 << 0,
 };
 
 /* Writes to fd a tar (ustar with GNU long names) of the files that pvn_topo_load reads below root,
- * so that loading it gives the same model. Host names, serial numbers, UUIDs and DMI tags are left
- * out; MAC addresses, GIDs and GUIDs are replaced by stand-ins that keep equality and kind, unless
- * flags say otherwise. Returns 0 or negative errno. */
+ * so that loading the tar gives the same model. Host names, serial numbers, UUIDs and DMI tags are
+ * left out. MAC addresses, GIDs and GUIDs are replaced by stand-ins that keep equality and kind,
+ * unless flags say otherwise. Returns 0 or negative errno. */
 int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_err *err);
 
 #ifdef __cplusplus

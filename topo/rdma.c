@@ -37,7 +37,7 @@ static int parse_rate(const char *text)
     char *end;
     double gbps = strtod(text, &end);
 
-    /* The comparison is also false for what strtod reads as nan. */
+    /* The comparison is also false for a nan from strtod. */
     if (end == text || strncmp(end, " Gb/sec", 7) != 0 || !(gbps > 0 && gbps < 1e6))
         return PVN_TOPO_UNKNOWN;
     return (int)(gbps * 1000 + 0.5);
@@ -72,7 +72,7 @@ static enum pvn_topo_gid_type parse_gid_type(const char *text, enum pvn_topo_lin
     return PVN_TOPO_GID_UNKNOWN;
 }
 
-/* The real paths of a port's three GID directories; "" where one is missing. */
+/* The real paths of a port's three GID directories; "" for a missing one. */
 struct gid_dirs {
     char gids[PVN_TOPO_FS_PATH_MAX], types[PVN_TOPO_FS_PATH_MAX], ndevs[PVN_TOPO_FS_PATH_MAX];
 };
@@ -109,8 +109,8 @@ static int read_gid(struct pvn_topo_reader *r, const struct gid_dirs *dirs, int 
     return 0;
 }
 
-/* The directory entries that are numbers in [min, max], ascending. *numbers is for the caller to
- * free. */
+/* Lists the directory entries that are numbers in [min, max], ascending. The caller frees
+ * *numbers. */
 static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, int max,
                         int **numbers, int *n)
 {
@@ -215,8 +215,8 @@ static int read_ports(struct pvn_topo_reader *r, const char *dir, struct pvn_top
     return rc;
 }
 
-/* The interface that shares the port's wire: the kernel names it beside the GIDs; else the one of
- * the same function and port number; of a Soft-RoCE device its parent. */
+/* The interface that shares the port's wire: the one that the kernel names beside the GIDs, else
+ * the one of the same function and port number, or the parent of a Soft-RoCE device. */
 static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
                           const struct pvn_topo_rdma *dev, const struct pvn_topo_rdma_port *port)
 {
@@ -226,8 +226,8 @@ static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
 
     for (int i = 0; i < port->ngids; i++) {
         found = port->gids[i].ndev[0] != '\0' ? pvn_topo_find_net(t, port->gids[i].ndev) : -1;
-        /* A VLAN or bond carries GIDs of its own; the port's
-         * interface is the one with the device. */
+        /* A VLAN or bond has GIDs of its own. The port's interface is the one with the PCI
+         * device. */
         if (found >= 0 && t->nets[found].pci >= 0)
             return found;
     }
@@ -313,8 +313,9 @@ static int add_rdma(struct pvn_topo_reader *r, const char *name)
     return read_rdma(r, dir, dev);
 }
 
-/* The directory is there when RDMA's core is loaded. Without it a machine has no RDMA device, unless
- * the directory above is missing, too, or a function shows one. */
+/* True if the machine may have RDMA devices although the directory cannot be listed. The directory
+ * exists once RDMA's core is loaded; without it there is no RDMA device, unless the directory above
+ * is missing, too, or a function shows one. */
 static bool may_have_devices(struct pvn_topo_reader *r, int rc)
 {
     char real[PVN_TOPO_FS_PATH_MAX];
@@ -354,7 +355,7 @@ int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
     return rc;
 }
 
-/* The reason that keeps the pair from working; "" when it is complete. */
+/* Describes why the pair does not work; "" if it is complete. */
 static void describe_pair(const struct pvn_topo *t, struct pvn_topo_pvrdma_pair *pair)
 {
     const struct pvn_topo_pci *p = &t->pci[pair->pci];

@@ -47,13 +47,14 @@ int pvn_topo_read_gpus(
     struct pvn_topo_reader *r); /* fs may be NULL: then by the functions' ids alone */
 int pvn_topo_read_nvidia(struct pvn_topo_reader *r);
 int pvn_topo_pair_pvrdma(struct pvn_topo_reader *r); /* after rdmas */
-/* These two last: they look at what the others found. */
+/* Called last, because these two use the results of the others. */
 void pvn_topo_recognise_guest(struct pvn_topo_reader *r);
-void pvn_topo_note_numas(struct pvn_topo_reader *r); /* nodes that are named but not listed */
+/* notes nodes that are named but not listed */
+void pvn_topo_note_numas(struct pvn_topo_reader *r);
 
-/* Config space, read where the decoder looks and nowhere else: on hardware every four bytes are an
- * access of their own, and in a guest an exit. read returns how many bytes it could give, or
- * negative errno. */
+/* Config space. It is read only where the decoder needs it, because on hardware every four bytes
+ * are a separate access, and in a guest an exit to the hypervisor. read returns the number of bytes
+ * it could read, or negative errno. */
 struct pvn_topo_config_source {
     ssize_t (*read)(void *ctx, size_t at, void *buf, size_t len);
     void *ctx;
@@ -61,15 +62,15 @@ struct pvn_topo_config_source {
 /* *damaged: a capability list loops or leads out of its space. */
 void pvn_topo_decode_config(struct pvn_topo_pci_config *c, const struct pvn_topo_config_source *src,
                             bool *damaged);
-/* Sets the kind of every function: by its config space, else by
- * its place. Depths are set before. */
+/* Sets the kind of every function: from its config space, else from its place in the tree. Depths
+ * must be set before. */
 void pvn_topo_pci_kinds(struct pvn_topo *topo);
 
-/* Leaves a note. The text is cut to its field. */
+/* Adds a note. The text is cut to the size of its field. */
 void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Leaves the note that the directory where cannot be listed (rc: why), and marks the list. lost: what
- * is unknown for that. */
+/* Adds the note that the directory `where` cannot be listed (rc: the cause), and marks the list as
+ * unread. lost: the facts that are therefore unknown. */
 void pvn_topo_leave_unread(struct pvn_topo_reader *r, enum pvn_topo_unread list, const char *where,
                            int rc, const char *lost);
 /* For qsort: int, ascending. */
@@ -84,38 +85,40 @@ int pvn_topo_reader_nomem(struct pvn_topo_reader *r);
 /* Sets err ("more than N WHAT") and returns -E2BIG. */
 int pvn_topo_reader_too_many(struct pvn_topo_reader *r, const char *what, int limit);
 
-/* Adds a zeroed element of size bytes to an array that only this function grows (it
- * starts as NULL, and its room is always the next power of two). NULL: out of
- * memory, and the array is unchanged. */
+/* Appends a zeroed element of `size` bytes to an array that only this function grows. The array
+ * starts as NULL, and its capacity is always the next power of two. NULL if memory is short; the
+ * array is then unchanged. */
 void *pvn_topo_array_add(void **array, int *n, size_t size);
 
-/* Text of dir/name (dir is real) into out: cut to cap, without trailing blanks, bytes that are not
- * printable ASCII replaced by '?'. false when the file cannot be read (out is then ""). */
+/* Reads the text of dir/name (dir is a real path) into out: cut to cap, without trailing blanks,
+ * and with '?' for bytes that are not printable ASCII. False if the file cannot be read (out is
+ * then ""). */
 bool pvn_topo_read_text(struct pvn_topo_reader *r, const char *dir, const char *name, char *out,
                         size_t cap);
-/* A decimal (or, with base 16, hexadecimal) number within [min, max]. PVN_TOPO_UNKNOWN when there
- * is no such file; also, with a note, when it holds something else. */
+/* Reads a decimal (or, with base 16, hexadecimal) number within [min, max]. PVN_TOPO_UNKNOWN if the
+ * file is missing or, with a note, if it holds something else. */
 int pvn_topo_read_int(struct pvn_topo_reader *r, const char *dir, const char *name, int base,
                       int min, int max);
-/* Last component of the link dir/name into out. false when there is none. */
+/* Writes the last component of the link dir/name to out. False if there is no such link. */
 bool pvn_topo_read_link_name(struct pvn_topo_reader *r, const char *dir, const char *name,
                              char *out, size_t cap);
-/* Real path of the directory dir/name into out (PVN_TOPO_FS_PATH_MAX bytes). false, out "", when
- * there is none. */
+/* Writes the real path of the directory dir/name to out (PVN_TOPO_FS_PATH_MAX bytes). False, with
+ * out "", if there is no such directory. */
 bool pvn_topo_real_below(struct pvn_topo_reader *r, const char *dir, const char *name, char *out);
 /* Cleans text in place as pvn_topo_read_text does. */
 void pvn_topo_clean_text(char *text);
-/* Copies with a cut. */
+/* Copies text, cut to cap. */
 void pvn_topo_copy_text(char *out, size_t cap, const char *text);
-/* Whole text as a number; false for anything else, out of range included. */
+/* Parses the whole text as a number within [min, max]. False for anything else. */
 bool pvn_topo_parse_int(const char *text, int base, long min, long max, int *value);
 
 /* True if a word of the kernel command line is kept in the model. */
 bool pvn_topo_cmdline_word_kept(const char *word);
 
-/* A function of which nothing but the address is known. */
+/* Initialises a function of which only the address is known. */
 void pvn_topo_pci_clear(struct pvn_topo_pci *p, uint32_t domain, int bus, int dev, int fn);
-/* Index of the function by bisection in the sorted array (no invented ones), or -1. */
+/* Index of the function, found by bisection in the sorted array (without invented functions), or
+ * -1. */
 int pvn_topo_pci_index(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn);
 
 #ifdef __cplusplus

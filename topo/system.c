@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The machine around the devices: CPUs, NUMA nodes, IOMMU, DMI, kernel, modules, limits. */
+/* The machine apart from its devices: CPUs, NUMA nodes, IOMMU, DMI, kernel, modules, limits. */
 #include "topo/reader.h"
 
 #include <ctype.h>
@@ -114,8 +114,8 @@ static int read_cpus(struct pvn_topo_reader *r)
     return 0;
 }
 
-/* A text file of any length for the model to own; "" when it
- * cannot be read. NULL: out of memory. */
+/* Reads a text file of any length, which the model then owns; "" if it cannot be read. NULL if
+ * memory is short. */
 static char *read_owned(struct pvn_topo_reader *r, const char *dir, const char *name)
 {
     char path[PVN_TOPO_FS_PATH_MAX];
@@ -209,8 +209,9 @@ static int read_numas(struct pvn_topo_reader *r)
     return rc;
 }
 
-/* A kernel without NUMA has neither the directory nor numa_node files; where there are some, the list
- * could not be read. Each node gives its distance to each that is there. */
+/* Adds a note if the list of nodes is missing or incomplete. A kernel without NUMA has neither the
+ * directory nor numa_node files; if there are such files, the list could not be read. Each node
+ * gives its distance to every node. */
 void pvn_topo_note_numas(struct pvn_topo_reader *r)
 {
     const struct pvn_topo *t = r->topo;

@@ -37,7 +37,7 @@ int pvn_topo_edit_begin(struct pvn_topo_edit *e, struct pvn_topo *t)
 
 void pvn_topo_edit_abort(struct pvn_topo_edit *e)
 {
-    /* The paths belong to the model still. */
+    /* The model still owns the paths. */
     free(e->pci);
     free(e->roots);
     *e = (struct pvn_topo_edit){0};
@@ -48,14 +48,14 @@ static bool invented_bridge(const struct pvn_topo_pci *p)
     return (p->flags & PVN_TOPO_PCI_INVENTED) != 0;
 }
 
-/* A bridge whose link is not stated gets the fastest link below it, so that it never limits a pair;
- * 16 GT/s x16 where no link below is stated either. */
+/* Gives a bridge without a stated link the fastest link below it, so that it never limits a pair;
+ * 16 GT/s x16 if no link below is stated either. */
 static void fill_links(struct pvn_topo_edit *e)
 {
     int *best = malloc(((size_t)e->npci + 1) * sizeof(*best));
 
     if (!best)
-        return; /* they stay unknown */
+        return; /* without memory, links stay unknown */
     for (int i = 0; i < e->npci; i++)
         best[i] = -1;
     for (int i = 0; i < e->npci; i++) {

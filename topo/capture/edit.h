@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Changes to a loaded model that take effect all at once or not at all. Internal to topo/. */
+/* Changes to a loaded model. All take effect at once, or none does. Internal to topo/. */
 #ifndef PVN_TOPO_CAPTURE_EDIT_H
 #define PVN_TOPO_CAPTURE_EDIT_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Copies of the two arrays that change; indexes stay valid across the copy. */
+/* Copies of the two arrays that change. Indexes stay valid in the copies. */
 struct pvn_topo_edit {
     struct pvn_topo *t;
     struct pvn_topo_pci *pci;
@@ -27,18 +27,19 @@ void pvn_topo_edit_commit(struct pvn_topo_edit *e, unsigned flags);
 /* Index or -ENOMEM. */
 int pvn_topo_edit_add_root(struct pvn_topo_edit *e, const char *name, uint32_t domain, uint8_t bus,
                            int numa);
-/* An invented bridge below parent (-1: on the root bus). link may be NULL. Index or -ENOMEM. */
+/* Adds an invented bridge below parent (-1: on the root bus). link may be NULL. Index or
+ * -ENOMEM. */
 int pvn_topo_edit_add_bridge(struct pvn_topo_edit *e, uint32_t domain, int bus, int dev, int fn,
                              enum pvn_topo_pci_kind kind, int parent, int root, int numa,
                              const struct pvn_topo_pci_link *link);
 /* Moves every function of the slot of pci below parent. */
 void pvn_topo_edit_move_slot(struct pvn_topo_edit *e, int pci, int parent, int root);
-/* Gives every function of the slot a node. */
+/* Sets the NUMA node of every function of the slot. */
 void pvn_topo_edit_set_numa(struct pvn_topo_edit *e, int pci, int node);
 /* A domain that no function has, at most `from`. */
 uint32_t pvn_topo_edit_free_domain(const struct pvn_topo_edit *e, uint32_t from);
 
-/* A link of that speed and width, now and at most. */
+/* A link whose current and maximum values are this speed and width. */
 struct pvn_topo_pci_link pvn_topo_edit_link(int speed_mts, int width);
 
 /* One `device` line of a hints file. */
@@ -65,11 +66,11 @@ struct pvn_topo_hints {
     int ndevices;
 };
 
-/* Reads the text alone, without a machine. Free with pvn_topo_hints_free, also after an error. */
+/* Parses the text; needs no machine. Free with pvn_topo_hints_free, also after an error. */
 int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len, const char *name,
                          struct pvn_topo_err *err);
 void pvn_topo_hints_free(struct pvn_topo_hints *h);
-/* The function that an address, an interface or an RDMA device names, or -1. */
+/* Index of the function that an address, an interface or an RDMA device names, or -1. */
 int pvn_topo_hints_find(const struct pvn_topo *t, const char *name);
 
 #ifdef __cplusplus

@@ -94,7 +94,7 @@ static int take_field(struct esx *e, const char *key, const char *value)
     struct parent_of *up = &e->parents[e->nparents - 1];
 
     if (strcmp(key, "NUMA Node") == 0) {
-        /* Without a node the line holds a dash or nothing. */
+        /* If there is no node, the line holds a dash or nothing. */
         if (pvn_topo_parse_int(value, 10, -1, 65535, &p->numa))
             pvn_topo_copy_text(p->numa_text, sizeof(p->numa_text), value);
         return 0;
@@ -144,7 +144,7 @@ static bool is_bridge(const struct pvn_topo_pci *p)
     return p->class_code == 0x0604;
 }
 
-/* The bridge above: the one that spawned this bus; failing that the parent that the block names. */
+/* Finds the bridge above: the one that spawned this bus, else the parent that the block names. */
 static int find_parent(const struct esx *e, int i)
 {
     const struct pvn_topo *t = e->r.topo;
@@ -157,7 +157,7 @@ static int find_parent(const struct esx *e, int i)
             t->pci[b].secondary == p->bus && t->pci[b].bus < p->bus)
             return b;
     parent = up->stated ? pvn_topo_find_pci_addr(t, up->domain, up->bus, up->dev, up->fn) : -1;
-    /* Bus numbers rise from the root downwards, which also keeps a damaged list from closing to a
+    /* Bus numbers rise from the root downwards. This check also keeps a damaged list from forming a
      * loop. */
     return parent >= 0 && is_bridge(&t->pci[parent]) && t->pci[parent].bus < p->bus ? parent : -1;
 }

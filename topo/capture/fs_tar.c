@@ -22,7 +22,7 @@ struct entry {
     enum pvn_topo_fs_type type;
     const char *data; /* file content, or a link's text */
     size_t len;
-    size_t order; /* of two entries with one name the later counts */
+    size_t order; /* the later of two entries with one name counts */
 };
 
 struct fs_tar {
@@ -78,7 +78,7 @@ static size_t lower_bound(const struct fs_tar *t, const char *text)
     return lo;
 }
 
-/* A directory need not have an entry of its own: "/a/b" implies "/a". */
+/* True for a directory without an entry of its own: "/a/b" implies "/a". */
 static bool implied_dir(const struct fs_tar *t, const char *path, char *prefix)
 {
     size_t at;
@@ -140,8 +140,8 @@ static int tar_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
     if (!implied_dir(t, path, prefix))
         return own ? 0 : -ENOENT;
     len = strlen(prefix);
-    /* "a-b" sorts between "a" and "a/c", so a directory with an entry of its own comes up twice:
-     * then the run of what is below it is passed over. */
+    /* "a-b" sorts between "a" and "a/c", so a directory with an entry of its own appears twice. The
+     * second time, skip the entries below it. */
     for (size_t i = lower_bound(t, prefix);
          i < t->n && strncmp(t->entries[i].path, prefix, len) == 0; i++) {
         const char *rest = t->entries[i].path + len;
@@ -179,7 +179,8 @@ static void tar_close(struct pvn_topo_fs *fs)
     free(t);
 }
 
-/* Number fields are octal text; GNU's base-256 form (top bit set) is not needed below 8 GiB. */
+/* Parses a number field, which is octal text. GNU's base-256 form (top bit set) is not needed below
+ * 8 GiB. */
 static bool parse_octal(const char *field, size_t n, uint64_t *value)
 {
     uint64_t v = 0;
@@ -212,8 +213,8 @@ static bool checksum_ok(const char *h)
     return parse_octal(h + 148, 8, &want) && want == sum;
 }
 
-/* "./a//b/" becomes "/a/b". Refuses "..": no archive of ours has it. NULL when nothing is left or
- * memory ran out; *rc distinguishes the two. */
+/* Changes "./a//b/" to "/a/b". Refuses "..", which no archive of ours has. NULL if nothing is left
+ * or memory is short; *rc distinguishes the two. */
 static char *clean_path(const char *raw, size_t len, int *rc)
 {
     char *out = malloc(len + 2);
@@ -271,7 +272,7 @@ static int add_entry(struct fs_tar *t, char *path, enum pvn_topo_fs_type type, c
     return 0;
 }
 
-/* A long-name or pax header's facts about the entry that follows it. */
+/* Facts from a long-name or pax header about the next entry. */
 struct next {
     const char *path, *link;
     size_t path_len, link_len;
@@ -303,7 +304,7 @@ static void read_pax(const char *data, size_t len, struct next *next)
     }
 }
 
-/* Path of a header: prefix and name, or what a header before it said. */
+/* Path of an entry: prefix and name, or the name from an earlier long-name or pax header. */
 static char *entry_path(const char *h, const struct next *next, int *rc)
 {
     char joined[155 + 1 + 100];
@@ -418,7 +419,7 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
     return -EINVAL;
 }
 
-/* The last of several entries with one name stays. */
+/* Keeps only the last of several entries with one name. */
 static void drop_repeats(struct fs_tar *t)
 {
     size_t kept = 0;

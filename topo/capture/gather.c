@@ -16,11 +16,12 @@
 #include "topo/pvn_topo.h"
 #include "topo/reader.h"
 
-/* A failed allocation does not fail the read: rc is looked at once the model has been loaded. */
+/* A failed allocation does not fail the read: it sets rc, which is checked after the model has been
+ * loaded. */
 struct recorder {
     struct pvn_topo_fs fs;     /* first: the operations cast a pointer to it to the recorder */
     struct pvn_topo_fs *inner; /* the machine; closed with the recorder */
-    void *tree;                /* of the records, by path (tsearch) */
+    void *tree;                /* records by path (tsearch) */
     struct pvn_topo_record **records; /* n of them, each owned */
     int n;
     int rc; /* -ENOMEM: something could not be recorded */
@@ -32,7 +33,7 @@ static int by_path(const void *a, const void *b)
                   ((const struct pvn_topo_record *)b)->path);
 }
 
-/* The record of a path, made if there is none; NULL sets r->rc. */
+/* Finds or creates the record of a path; NULL sets r->rc. */
 static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
                                          enum pvn_topo_fs_type type)
 {
@@ -66,8 +67,8 @@ fail:
     return NULL;
 }
 
-/* Records len bytes of a file at an offset, or a link's text; other parts of the file keep what was read before, or
- * are zero. len 0: that it exists. */
+/* Records len bytes of a file at an offset, or a link's text. Other parts of the file keep earlier
+ * data, or are zero. len 0 records only that the file exists. */
 static void remember(struct recorder *r, const char *path, enum pvn_topo_fs_type type, size_t at,
                      const void *data, size_t len)
 {
@@ -172,7 +173,7 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
         return rc;
     rc = pvn_topo_load_fs(&r.fs, root, NULL, &topo, err);
     if (rc == 0) {
-        /* The look is thrown away: it makes the recorder keep the files of the counters. */
+        /* This reads the counters' files only so that the recorder keeps them. */
         rc = pvn_topo_look_read(&r.fs, topo, NULL, 0, NULL, &look);
         pvn_topo_look_free(&look);
         if (rc != 0)

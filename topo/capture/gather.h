@@ -19,8 +19,8 @@ struct pvn_topo_record {
     size_t len;
 };
 
-/* Takes out of the records what names the machine: see
- * pvn_topo_gather. records are sorted by path. */
+/* Removes data that identifies the machine from the records, see pvn_topo_gather. records are
+ * sorted by path. */
 int pvn_topo_redact(struct pvn_topo_record **records, int n, unsigned flags);
 
 /* Writes the records as a tar file, all below one directory. */

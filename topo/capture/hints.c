@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The hints file: what it says, and its effect on the model. The format is in pvn_topo.h. */
+/* The hints file: its parser, and its effect on the model. The format is in pvn_topo.h. */
 #include "topo/capture/edit.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static int fail_nomem(struct pvn_topo_err *err)
     return -ENOMEM;
 }
 
-/* Splits the line in place; a word may stand in double quotes. */
+/* Splits the line in place. A word may be in double quotes. */
 static int split_words(struct parser *p, char *line)
 {
     p->nwords = 0;
@@ -320,7 +320,7 @@ int pvn_topo_hints_find(const struct pvn_topo *t, const char *name)
 struct applied {
     int up; /* the upstream port */
     int root;
-    int ports; /* downstream ports handed out */
+    int ports; /* downstream ports in use */
 };
 
 struct apply {
@@ -330,8 +330,8 @@ struct apply {
     struct applied *sw;
 };
 
-/* The next downstream port of the switch: device numbers 1 to 29 are below it, 30 is the port
- * above. */
+/* Allocates the next downstream port of the switch. Device numbers 1 to 29 are below the switch, 30
+ * is the port above. */
 static int new_port(struct apply *a, int sw)
 {
     int n = a->sw[sw].ports++;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The host's tree put under its guest's devices. */
+/* Places the guest's devices below the host's tree. */
 #include "topo/capture/edit.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@ struct merge {
     unsigned flags;
 };
 
-/* Functions worth placing: GPUs, and what carries an interface or an RDMA device. */
+/* True for functions that are worth placing: GPUs, and functions with an interface or an RDMA
+ * device. */
 static bool is_device(const struct pvn_topo *t, int i)
 {
     int base = t->pci[i].class_code == PVN_TOPO_UNKNOWN ? 0 : t->pci[i].class_code >> 16;
@@ -77,7 +78,7 @@ static int match_named(struct merge *m, const struct pvn_topo_hints *hints, cons
     return 0;
 }
 
-/* The hardware address of the function's interface; "" where there is none that identifies it. */
+/* The hardware address of the function's interface; "" if there is none that identifies it. */
 static const char *address_of(const struct pvn_topo *t, int pci)
 {
     int net = pvn_topo_net_of_pci(t, pci);
@@ -128,7 +129,8 @@ static bool open_host(const struct merge *m, int h, const struct pvn_topo_pci *l
     return !m->taken[h] && same_ids(&m->host->pci[h], like);
 }
 
-/* Devices of one kind that are left: one on both sides is sure, equal counts are taken in order. */
+/* Matches the remaining devices of one kind: a single one on both sides is certain, equal counts
+ * match in order. */
 static void match_kind(struct merge *m, int first)
 {
     const struct pvn_topo_pci *like = &m->guest->pci[first];
@@ -167,7 +169,7 @@ static int copy_root(struct merge *m, int h, uint32_t domain)
     return m->root_copy[r];
 }
 
-/* One domain of the host is one invented domain of the guest. */
+/* The guest's invented domain for a domain of the host: each has one. */
 static uint32_t domain_for(struct merge *m, int h)
 {
     for (int i = 0; i < m->host->npci; i++) {
@@ -191,7 +193,7 @@ static uint32_t domain_for(struct merge *m, int h)
     return m->domain[h];
 }
 
-/* Index of the copy of bridge h, made with all that is above it; -1 for h = -1; -ENOMEM. */
+/* Copies bridge h and all bridges above it. Index of the copy; -1 for h = -1; -ENOMEM. */
 static int copy_bridge(struct merge *m, int h, int root)
 {
     int chain[PVN_TOPO_MAX_CHAIN], n = 0, parent = -1;
@@ -278,7 +280,7 @@ static int match_all(struct merge *m, const struct pvn_topo_hints *hints, const 
         return rc;
     match_unique_marks(m);
     for (int g = 0; g < m->guest->npci; g++) {
-        /* A paravirtual function is no device of the host; only a hint can place it. */
+        /* A paravirtual function has no device on the host, so only a hint can place it. */
         if (m->match[g] < 0 && is_device(m->guest, g) && m->guest->pci[g].vendor != 0x15ad &&
             m->guest->pci[g].vendor != 0x1af4)
             match_kind(m, g);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Opens a machine description, whichever form it has: a directory or a tar. */
+/* Opens a machine description in either form: a directory or a tar. */
 #include "topo/capture/open.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@ enum {
     TAR_IMAGE_MAX = 256 << 20,
 };
 
-/* The kind of a file that is no tar, by its first bytes; NULL when that is not known. XML is recognised
- * before this is called. */
+/* Recognises a file that is no tar by its first bytes; NULL if the format is unknown. XML is
+ * recognised before this is called. */
 static const char *other_format(const char *image, size_t have)
 {
     static const struct {

@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* Opens a directory or a tar file, whichever root is. 0 or negative errno with a sentence. */
+/* Opens root, a directory or a tar file. 0 or negative errno with a sentence. */
 int pvn_topo_fs_open(const char *root, struct pvn_topo_fs **fs, struct pvn_topo_err *err);
-/* The image is copied. */
+/* Opens a tar image in memory, which is copied. */
 int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **fs,
                          struct pvn_topo_err *err);
 

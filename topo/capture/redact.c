@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Removes from a gathered machine what identifies it. Stand-ins are numbered in the order of the
- * files, so that equal values stay equal, and keep the kind (link-local, IPv4, width), which the
- * checks look at. */
+/* Removes identifying data from a gathered machine. Stand-ins are numbered in the order of the
+ * files, so that equal values stay equal. They keep the kind (link-local, IPv4, width), which the
+ * checks use. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct redact {
     unsigned flags;
 };
 
-/* The number of a value, from 1. Negative: out of memory. */
+/* Returns the number of a value, from 1. Negative if memory is short. */
 static int number_of(struct seen *seen, const char *value)
 {
     char **slot;
@@ -67,13 +67,14 @@ static bool ends_with(const char *text, const char *with)
     return n >= m && strcmp(text + n - m, with) == 0;
 }
 
-/* Nothing but zeros and separators needs no stand-in. */
+/* True for a value of only zeros and separators, which needs no stand-in. */
 static bool all_zero(const char *text)
 {
     return !strpbrk(text, "123456789abcdefABCDEF");
 }
 
-/* Hex digits of the value are replaced from the right by those of the number, the others by '0'. */
+/* Replaces the value's hex digits from the right by those of the number, the other digits by
+ * '0'. */
 static void put_number(char *text, size_t keep, int number)
 {
     static const char digits[] = "0123456789abcdef";
@@ -101,8 +102,8 @@ static int redact_value(struct pvn_topo_record *r, struct seen *seen, size_t kee
     return 0;
 }
 
-/* The prefix that shows the kind is kept: fe80::/64, ::ffff:0:0/96; a global address becomes one of
- * 2001:db8::/32, which is for examples. */
+/* Keeps the prefix that shows the kind (fe80::/64, ::ffff:0:0/96). A global address becomes one of
+ * 2001:db8::/32, which is reserved for documentation. */
 static int redact_gid(struct redact *x, struct pvn_topo_record *r)
 {
     static const char mapped[] = "0000:0000:0000:0000:0000:ffff:";
@@ -124,7 +125,7 @@ static int redact_gid(struct redact *x, struct pvn_topo_record *r)
     return rc;
 }
 
-/* The value after "key" of a line, in place. */
+/* Replaces the value after "key" of a line in place. */
 static int redact_line(struct seen *seen, struct pvn_topo_record *r, const char *key)
 {
     char *at = strstr(r->data, key), *end, kept;
@@ -151,7 +152,7 @@ static uint32_t le32(const char *p)
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* The Device Serial Number capability (id 3): header, then eight bytes. */
+/* Clears the Device Serial Number capability (id 3): header, then eight bytes. */
 static int redact_config(struct redact *x, struct pvn_topo_record *r)
 {
     size_t at = 256;
@@ -177,7 +178,7 @@ static int redact_config(struct redact *x, struct pvn_topo_record *r)
     return 0;
 }
 
-/* Only the words that the model keeps. */
+/* Keeps only the words that the model uses. */
 static int redact_cmdline(struct pvn_topo_record *r)
 {
     char *out = calloc(1, r->len + 2), *save = NULL;
@@ -197,7 +198,7 @@ static int redact_cmdline(struct pvn_topo_record *r)
     return rc;
 }
 
-/* All of the first processor, and of the others what is counted. */
+/* Keeps all lines of the first processor, and of the others only those that are counted. */
 static int redact_cpuinfo(struct pvn_topo_record *r)
 {
     char *out = calloc(1, r->len + 2), *save = NULL, *at;
@@ -209,7 +210,7 @@ static int redact_cpuinfo(struct pvn_topo_record *r)
     for (char *line = strtok_r(r->data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         processors += strncmp(line, "processor", 9) == 0;
         if (strncmp(line, "Serial", 6) == 0)
-            continue; /* of Arm boards */
+            continue; /* on Arm boards */
         if (processors <= 1 || strncmp(line, "processor", 9) == 0 ||
             strncmp(line, "physical id", 11) == 0)
             at += sprintf(at, "%s\n", line);
@@ -219,7 +220,7 @@ static int redact_cpuinfo(struct pvn_topo_record *r)
     return rc;
 }
 
-/* "Linux version RELEASE", without who built it where. */
+/* Keeps "Linux version RELEASE" and drops where and by whom it was built. */
 static int redact_version(struct pvn_topo_record *r)
 {
     char text[256] = "", release[128];

@@ -42,8 +42,8 @@ static int write_padded(int fd, const void *data, size_t len)
     return rc != 0 || len % BLOCK == 0 ? rc : write_all(fd, zeros, BLOCK - len % BLOCK);
 }
 
-/* The place at which a long name can be cut so that its front fits the prefix field and the rest the name field;
- * 0 when it needs no cut or has none. */
+/* The position at which a long name can be cut into the prefix and name fields; 0 if no cut is
+ * needed or possible. */
 static size_t prefix_of(const char *name, size_t n)
 {
     size_t at = n < PREFIX_BYTES ? n : PREFIX_BYTES;

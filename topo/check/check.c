@@ -1,12 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The list of checks: pairs and order. */
+/* The list of checks: their pairs and order. */
 #include "topo/check/check.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Smaller is nearer: the class, then switches, then links on the path. */
+/* Distance as a number; smaller is nearer. The class counts first, then switches, then links on the
+ * path. */
 static long far(const struct pvn_topo *t, int a, int b)
 {
     struct pvn_topo_distance d;
@@ -15,7 +16,7 @@ static long far(const struct pvn_topo *t, int a, int b)
     return (long)d.seen * 1000000 + (long)d.switches * 1000 + d.hops;
 }
 
-/* Functions that can carry the traffic, each once. */
+/* Lists the functions that can carry the traffic, each once. */
 static int list_nics(const struct pvn_topo *t, int *nics)
 {
     int n = 0;
@@ -25,7 +26,7 @@ static int list_nics(const struct pvn_topo *t, int *nics)
             nics[n++] = t->rdmas[i].pci;
     if (n > 0)
         return n;
-    /* No RDMA device: the driver is not loaded, or a capture lacks the directory. */
+    /* If there is no RDMA device, the driver is not loaded, or a capture lacks the directory. */
     for (int i = 0; i < t->npci; i++)
         if (t->pci[i].class_code >> 16 == 0x02 && t->pci[i].physfn < 0)
             nics[n++] = i;

@@ -14,15 +14,15 @@ extern "C" {
 struct pvn_topo_check_run {
     const struct pvn_topo *t;
     struct pvn_topo_checks *out;
-    int rc; /* of the first row that could not be kept */
+    int rc; /* error of the first row that could not be stored */
 };
 
-/* One row. remedy may be "" (always with OK). */
+/* Adds a row. remedy may be "" (always with OK). */
 void pvn_topo_check_row(struct pvn_topo_check_run *run, const char *id, enum pvn_topo_level level,
                         const char *subject, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* "GPU0 0000:3b:00.0" is too long for a subject; this is "0000:3b:00.0 - mlx5_0". */
+/* The subject of a pair: "0000:3b:00.0 - mlx5_0" ("GPU0 0000:3b:00.0" would be too long). */
 void pvn_topo_check_pair_name(const struct pvn_topo *t, const struct pvn_topo_check_pair *pair,
                               char *out, size_t cap);
 
@@ -46,13 +46,14 @@ void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run);
 void pvn_topo_check_read(struct pvn_topo_check_run *run); /* the reader's notes */
 void pvn_topo_check_guest(struct pvn_topo_check_run *run);
 
-/* Rows of the counters of adapters: of one look, or of a second one (NULL: none) that many seconds
- * later. 0 or -ENOMEM. */
+/* Adds the rows of adapters' counters from one snapshot and, unless it is NULL, a second one
+ * `seconds` later. 0 or -ENOMEM. */
 int pvn_topo_check_counters(const struct pvn_topo *topo, const struct pvn_topo_look *first,
                             const struct pvn_topo_look *second, double seconds,
                             struct pvn_topo_checks *out);
 
-/* Is device memory behind translation there? UNKNOWN where the machine does not report it. */
+/* YES if an IOMMU translates the accesses of this function; UNKNOWN if the machine does not report
+ * it. */
 enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci);
 
 #ifdef __cplusplus

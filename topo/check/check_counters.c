@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Counters of lost, damaged and held-up packets: which grow now. What they have counted since the
- * driver was loaded may be long past, so that is only mentioned. */
+/* Checks counters of lost, damaged and delayed packets. Only counters that grow now count as
+ * trouble. Values from before may be old, so they are only mentioned. */
 #include "topo/check/check.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static void unreadable(struct pvn_topo_check_run *run, const struct pvn_topo_cou
     }
 }
 
-/* "; since it was loaded: symbol_error 3, link_downed 1 and 2 more"; "" where all are zero. */
+/* Writes "; since it was loaded: symbol_error 3, link_downed 1 and 2 more"; "" if all are zero. */
 static void mention(const struct pvn_topo_counted *c, char *out, size_t cap)
 {
     enum { NAMED = 4 };
@@ -47,7 +47,8 @@ static void mention(const struct pvn_topo_counted *c, char *out, size_t cap)
         snprintf(out + strlen(out), cap - strlen(out), " and %d more", n - NAMED);
 }
 
-/* A row for each counter that grew or cannot any more; how many rows. */
+/* Adds a row for each counter that grew or has stopped at its maximum. Returns the number of
+ * rows. */
 static int troubles(struct pvn_topo_check_run *run, const struct pvn_topo_look *first,
                     const struct pvn_topo_look *second, double seconds, int index,
                     const char *subject)

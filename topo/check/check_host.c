@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The end of a path, which is the telling part. */
+/* The end of a path, which is its informative part. */
 static const char *tail(const char *where, char *out, size_t cap)
 {
     size_t n = strlen(where);
@@ -87,7 +87,7 @@ static bool is_end(const struct pvn_topo *t, int i)
     return pvn_topo_gpu_of_pci(t, i) >= 0 || pvn_topo_rdma_of_pci(t, i) >= 0;
 }
 
-/* Some devices have a node and some have -1, which NCCL takes for two CPUs. */
+/* True if some devices have a node and others have -1. NCCL takes these for two CPUs. */
 static bool nodes_are_mixed(const struct pvn_topo *t)
 {
     bool known = false, none = false;
@@ -156,7 +156,7 @@ static bool is_down(const struct pvn_topo *t, int pci)
     return net >= 0 && (t->nets[net].carrier == 0 || strcmp(t->nets[net].operstate, "down") == 0);
 }
 
-/* A NIC on this node that only has to be brought up; NULL for none. */
+/* A NIC on this node that is only down; NULL if there is none. */
 static const char *down_on_node(const struct pvn_topo *t, int node)
 {
     for (int i = 0; i < t->nrdmas; i++)
@@ -178,7 +178,7 @@ void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
 
     pvn_topo_check_pair_name(run->t, pair, subject, sizeof(subject));
     if (gpu->numa == PVN_TOPO_UNKNOWN || nic->numa == PVN_TOPO_UNKNOWN || gpu->numa == nic->numa)
-        return; /* the rows of the devices say it all */
+        return; /* the rows of the devices cover it */
     if (gpu->numa < 0 || nic->numa < 0) {
         pvn_topo_check_row(
             run, "numa", PVN_TOPO_LEVEL_WARN, subject,
@@ -237,7 +237,8 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
     }
 }
 
-/* A control connection, a data stream, and one that takes their place in a failover. */
+/* Files of a comm: a control connection, a data stream, and a connection that replaces them in a
+ * failover. */
 #define FILES_PER_COMM 3
 /* Files of Python, CUDA and the data loader; a guess that is large enough. */
 #define FILES_OF_OTHERS 256

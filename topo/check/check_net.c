@@ -19,7 +19,7 @@ static const struct pvn_topo_gid *gid_at(const struct pvn_topo_rdma_port *port, 
     for (int i = 0; i < port->ngids; i++)
         if (port->gids[i].index == index)
             return &port->gids[i];
-    return NULL; /* the kernel shows it as zeros */
+    return NULL; /* an entry of zeros */
 }
 
 static bool is_ipv4(const struct pvn_topo_gid *g)
@@ -50,7 +50,7 @@ static int roce_version(const struct pvn_topo_gid *g)
     return g->type == PVN_TOPO_GID_ROCE_V2 ? 2 : 1;
 }
 
-/* True if the candidate takes the place of the entry chosen so far. */
+/* True if the candidate replaces the entry chosen so far. */
 static bool replaces(const struct pvn_topo_gid *now, const struct pvn_topo_gid *candidate)
 {
     if (!is_ipv4(candidate))
@@ -141,7 +141,7 @@ void pvn_topo_check_gids(struct pvn_topo_check_run *run)
 {
     for (int i = 0; i < run->t->nrdmas; i++) {
         for (int p = 0; p < run->t->rdmas[i].nports; p++) {
-            /* A port that is down gets its addresses later; the port check speaks for it. */
+            /* A port that is down gets its addresses later; the port check reports it. */
             if (run->t->rdmas[i].ports[p].state == 4)
                 gid_row(run, &run->t->rdmas[i], &run->t->rdmas[i].ports[p]);
         }

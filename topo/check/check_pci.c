@@ -18,7 +18,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* The best that the link between a function and the port above it can do. */
+/* The maximum speed and width of the link between a function and the port above it. */
 static void link_limit(const struct pvn_topo *t, const struct pvn_topo_pci *p, int *speed,
                        int *width)
 {
@@ -90,7 +90,7 @@ static void mark_up(const struct pvn_topo *t, int i, bool *marks)
         marks[i] = true;
 }
 
-/* Marks the GPUs, the NICs and all that is above them. marks has npci elements, all false. */
+/* Marks the GPUs, the NICs and all functions above them. marks has npci elements, all false. */
 static void mark_traffic(const struct pvn_topo *t, bool *marks)
 {
     for (int i = 0; i < t->ngpus; i++)
@@ -101,7 +101,8 @@ static void mark_traffic(const struct pvn_topo *t, bool *marks)
         mark_up(t, t->nets[i].pci, marks);
 }
 
-/* Functions of one device share its link: the first one speaks for it. */
+/* True for the first function of a slot. All functions of a device share its link, so one row is
+ * enough. */
 static bool speaks_for_slot(const struct pvn_topo *t, int i)
 {
     const struct pvn_topo_pci *p = &t->pci[i];
@@ -129,8 +130,8 @@ void pvn_topo_check_links(struct pvn_topo_check_run *run)
     for (int i = 0; i < t->npci; i++) {
         const struct pvn_topo_pci *p = &t->pci[i];
 
-        /* A port's link is the one of what is below it; virtual
-         * functions have none of their own. */
+        /* Skip ports, whose link is that of the device below, and virtual functions, which have no
+         * link of their own. */
         if ((p->flags & (PVN_TOPO_PCI_INVENTED | PVN_TOPO_PCI_GAP)) != 0 || p->physfn >= 0 ||
             p->kind == PVN_TOPO_PCI_ROOT_PORT || p->kind == PVN_TOPO_PCI_SWITCH_DOWN ||
             p->kind == PVN_TOPO_PCI_BRIDGE || p->kind == PVN_TOPO_PCI_HOST_BRIDGE ||
@@ -142,7 +143,7 @@ void pvn_topo_check_links(struct pvn_topo_check_run *run)
     free(marks);
 }
 
-/* Why a capability's state cannot be read, as text and remedy. false when it can. */
+/* True if a capability's state cannot be read, with the reason and a remedy as texts. */
 static bool cannot_read(const struct pvn_topo_pci *p, enum pvn_topo_cap cap, const char **why,
                         const char **remedy)
 {
@@ -165,8 +166,9 @@ static bool cannot_read(const struct pvn_topo_pci *p, enum pvn_topo_cap cap, con
     }
 }
 
-/* The register fields that a virtual function leaves to its physical one read as zero in the former
- * (PCI Express Base Specification 6.0 section 9.3.5.4). */
+/* The function with the settings of function i: for a virtual function its physical function,
+ * because some register fields of a VF read as zero (PCI Express Base Specification 6.0 section
+ * 9.3.5.4). */
 static const struct pvn_topo_pci *with_settings(const struct pvn_topo *t, int i)
 {
     return &t->pci[t->pci[i].physfn >= 0 ? t->pci[i].physfn : i];
@@ -200,7 +202,7 @@ void pvn_topo_check_relaxed_ordering(struct pvn_topo_check_run *run)
         const struct pvn_topo_pci *p;
 
         if (dev->kind != PVN_TOPO_RDMA_HW)
-            continue; /* of a paravirtual device the host's function decides */
+            continue; /* for a paravirtual device the host's function decides */
         p = with_settings(t, dev->pci);
         if (cannot_read(p, p->config.pcie, &why, &remedy)) {
             pvn_topo_check_row(run, "relaxed-ordering", PVN_TOPO_LEVEL_UNKNOWN, dev->name, remedy,
@@ -217,7 +219,7 @@ void pvn_topo_check_relaxed_ordering(struct pvn_topo_check_run *run)
     }
 }
 
-/* A port that sends peer traffic up instead of straight across. */
+/* True for a port that redirects peer traffic up to the root complex. */
 static bool redirects(const struct pvn_topo_pci *p)
 {
     return p->config.acs == PVN_TOPO_CAP_PRESENT &&
@@ -229,8 +231,8 @@ static bool is_downstream(const struct pvn_topo_pci *p)
     return p->kind == PVN_TOPO_PCI_SWITCH_DOWN || p->kind == PVN_TOPO_PCI_ROOT_PORT;
 }
 
-/* The first port between from and common (not included) for which the test is of interest: one that
- * redirects, or failing that one that cannot be read. -1: all is well. */
+/* Finds the first port between from and common (not included): if `readable`, one that redirects
+ * peer traffic, else one whose ACS state cannot be read. -1 if there is none. */
 static int find_port(const struct pvn_topo *t, int from, int common, bool readable)
 {
     for (int i = t->pci[from].parent; i >= 0 && i != common; i = t->pci[i].parent) {
@@ -276,7 +278,8 @@ static void acs_redirected(struct pvn_topo_check_run *run, const struct pvn_topo
         (port->config.acs_ctl & PVN_TOPO_ACS_UF) != 0 ? " UpstreamFwd" : "");
 }
 
-/* The NICs of VMware and of virtio are software of the host: no peer access ever comes from them. True: the row says so. */
+/* The NICs of VMware and of virtio are software on the host, so they never access peer memory.
+ * True: a row was added that says so. */
 static bool has_no_peer_access(struct pvn_topo_check_run *run, const char *id, const char *subject,
                                const struct pvn_topo_pci *nic)
 {
@@ -430,8 +433,8 @@ void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     }
 }
 
-/* The smallest payload in use and the largest that all on the path support, from the end up to
- * stop. */
+/* Finds the smallest payload in use and the largest that all functions on the path from `from` to
+ * stop support. */
 static void payload_range(const struct pvn_topo *t, int from, int stop, int *used, int *able)
 {
     for (int i = from; i >= 0; i = t->pci[i].parent) {

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Remedies on the host of a guest, chosen by what was found. The settings are those of the
- * makers' documents: VMware (vSphere device groups, virtual machine PCI passthrough options, CPU
- * topology of vSphere 8), NVIDIA (GPU Operator, AI Enterprise VM guides, NCCL documentation). */
+/* Remedies on the host of a guest, chosen by the findings. The settings follow the makers'
+ * documents: VMware (vSphere device groups, virtual machine PCI passthrough options, CPU topology
+ * of vSphere 8), NVIDIA (GPU Operator, AI Enterprise VM guides, NCCL documentation). */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void add_remedy(struct find *f, const char *id, const char *where, const 
     f->n++;
 }
 
-/* A NIC that is passed through whole or as a virtual function. */
+/* True if a NIC is passed through whole or as a virtual function. */
 static bool has_real_nic(const struct pvn_topo *t)
 {
     for (int i = 0; i < t->nrdmas; i++)
@@ -95,7 +95,7 @@ static void kvm(struct find *f, bool real_nic)
     }
 }
 
-/* The host is somebody else's. */
+/* True if the host belongs to a cloud provider, so the user cannot change it. */
 static bool is_cloud(const struct pvn_topo *t)
 {
     return t->guest.hypervisor == PVN_TOPO_HV_HYPERV || t->guest.hypervisor == PVN_TOPO_HV_NITRO ||

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The meaning of each counter, and the remedy when it grows. The names are those of the kernel: ib_core for
- * ports/N/counters; rxe, mlx5, mlx4, bnxt_re, irdma and efa for hw_counters (vmw_pvrdma and siw have
- * none); mlx5, bnxt, ice, i40e, ixgbe, vmxnet3, virtio_net, ena and hv_netvsc for ethtool. What
- * counts traffic alone is not here. */
+/* The meaning of each counter, and the remedy when it grows. The names are those of the kernel:
+ * ib_core for ports/N/counters; rxe, mlx5, mlx4, bnxt_re, irdma and efa for hw_counters (vmw_pvrdma
+ * and siw have none); mlx5, bnxt, ice, i40e, ixgbe, vmxnet3, virtio_net, ena and hv_netvsc for
+ * ethtool. Counters of mere traffic are left out. */
 #include <ctype.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static const struct pvn_topo_counter_info table[] = {
     {PORT, "port_xmit_wait", CONG, 0xffffffff,
      "the port had something to send and no credits for it", slow_down},
 
-    /* mlx5; several of these names are used by other drivers, too. */
+    /* mlx5; other drivers use several of these names, too. */
     {HW, "out_of_sequence", ERR, 0, "packets arrived out of order, so that one before them is lost",
      lost},
     {HW, "packet_seq_err", ERR, 0, "the peer reported a gap in what it got (a NAK)", lost},
@@ -208,7 +208,7 @@ static const struct pvn_topo_counter_info table[] = {
     {NET, "tx_dropped", ERR, 0, "frames to send were dropped",
      "the send queue is full or the link is down: ip -s link, tc -s qdisc, a longer txqueuelen"},
 
-    /* mlx5, and what others name alike. */
+    /* mlx5, and other drivers with the same names. */
     {ETH, "rx_out_of_buffer", ERR, 0, "packets came and no receive buffer was posted", ring},
     {ETH, "rx_discards_phy", ERR, 0, "the port had no buffer for packets", ring},
     {ETH, "tx_discards_phy", ERR, 0, "the port threw away packets to send", lost},

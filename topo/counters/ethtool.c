@@ -16,8 +16,8 @@
 
 enum {
     MOST = 65536, /* statistics of an interface: a NIC of many queues has some thousand */
-    /* The kernel writes as many values as the driver has by then, and does not look at the size of
-     * the buffer: queues may have been added since they were counted. */
+    /* The kernel writes as many values as the driver has at that moment, whatever the size of the
+     * buffer. Queues may have been added since the values were counted. */
     SPARE = 4096,
 };
 
@@ -78,7 +78,7 @@ static int count_stats(const struct pvn_topo_ethtool *e, const char *ifname)
     return count <= MOST ? (int)count : -E2BIG;
 }
 
-/* A name may fill its field without an end. */
+/* Copies a name, which may fill its field without a NUL. */
 static void clean_name(const uint8_t *field, char *out)
 {
     size_t n = strnlen((const char *)field, ETH_GSTRING_LEN), from = 0;
@@ -114,7 +114,7 @@ int pvn_topo_ethtool_stats(const struct pvn_topo_ethtool *e, const char *ifname,
     rc = e->call(e->ctx, ifname, names);
     rc = rc != 0 ? rc : e->call(e->ctx, ifname, values);
     if (rc == 0 && names->len != values->n_stats)
-        rc = -EAGAIN; /* changed in between: names and values do not belong together */
+        rc = -EAGAIN; /* the number changed in between, so names and values do not match */
     for (int i = 0; rc == 0 && i < n && i < (int)values->n_stats; i++) {
         char name[ETH_GSTRING_LEN + 1];
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Reads the counters of adapters at one time, and compares two such times. */
+/* Reads snapshots of adapters' counters and compares two of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct reading {
 
 /* ---- one device ---- */
 
-/* The counter of this name, or a new one of value 0; NULL without memory. */
+/* Finds the counter of this name, or adds one with value 0; NULL if memory is short. */
 static struct pvn_topo_counter *
 counter_of(struct pvn_topo_counted *c, const struct pvn_topo_counter_info *info, const char *name)
 {
@@ -49,7 +49,7 @@ static int add_value(struct pvn_topo_counted *c, enum pvn_topo_counter_source so
     return info && !counter ? -ENOMEM : 0;
 }
 
-/* The decimal number of a file. Old kernels write "N/A" where the port does not count. */
+/* Reads the decimal number in a file. Old kernels write "N/A" if the port does not count. */
 static bool read_number(struct pvn_topo_fs *fs, const char *dir, const char *name, uint64_t *value)
 {
     char text[32], *end;
@@ -63,7 +63,7 @@ static bool read_number(struct pvn_topo_fs *fs, const char *dir, const char *nam
     return errno == 0 && (*end == '\0' || *end == '\n');
 }
 
-/* The files of a directory that the table knows. */
+/* Reads the files of a directory that the table knows. */
 static int read_dir(const struct reading *r, const char *path, enum pvn_topo_counter_source source,
                     struct pvn_topo_counted *c)
 {
@@ -103,7 +103,8 @@ static int read_port(const struct reading *r, struct pvn_topo_counted *c)
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/hw_counters", dev->name, num);
     rc = rc != 0 ? rc : read_dir(r, path, PVN_TOPO_COUNTER_HW, c);
     if (rc == 0 && c->n == before && dev->nports == 1) {
-        /* Some drivers count by device alone, which is the port where there is but one. */
+        /* Some drivers count per device only. With one port, the device's counters are the
+         * port's. */
         snprintf(path, sizeof(path), "/sys/class/infiniband/%s/hw_counters", dev->name);
         rc = read_dir(r, path, PVN_TOPO_COUNTER_HW, c);
     }

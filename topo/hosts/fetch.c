@@ -18,7 +18,7 @@
 
 enum { WORDS = 64 };
 
-/* One that runs. */
+/* A command that runs. */
 struct child {
     struct pvn_topo_fetch *f; /* NULL: free */
     pid_t pid;
@@ -27,7 +27,7 @@ struct child {
     double deadline;
 };
 
-/* Splits text in place behind argv[n]; the new number of words. */
+/* Splits text in place and appends the words after argv[n - 1]; returns the new number of words. */
 static int split(char *text, char **argv, int n, int most)
 {
     char *save = NULL;
@@ -40,14 +40,15 @@ static int split(char *text, char **argv, int n, int most)
 static void run_child(char *const *argv, int out, int err)
 {
     int null = open("/dev/null", O_RDWR);
-    /* No terminal to ask for a password at, and a group that can be ended as a whole. */
+    /* A new session has no terminal to ask for a password at, and its process group can be killed
+     * as a whole. */
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
         dup2(err, STDERR_FILENO) >= 0)
         execvp(argv[0], argv);
     dprintf(err, "%s: %s\n", argv[0], strerror(errno));
-    _exit(255); /* as ssh where it does not reach the host */
+    _exit(255); /* as ssh does if it cannot reach the host */
 }
 
 static int start(struct child *c, char *const *argv, struct pvn_topo_fetch *f, int limit_s)
@@ -87,7 +88,7 @@ static void shut(int *fd)
     *fd = -1;
 }
 
-/* Ends what still runs of it, and frees its slot. */
+/* Kills the command if it still runs, and frees its slot. */
 static void finish(struct child *c, enum pvn_topo_fetch_end end, int status)
 {
     c->f->end = end;
@@ -100,7 +101,7 @@ static void finish(struct child *c, enum pvn_topo_fetch_end end, int status)
 static void stop(struct child *c, enum pvn_topo_fetch_end end)
 {
     kill(-c->pid, SIGKILL);
-    kill(c->pid, SIGKILL); /* it may not have its group yet */
+    kill(c->pid, SIGKILL); /* the group may not exist yet */
     waitpid(c->pid, NULL, 0);
     finish(c, end, 0);
 }
@@ -130,7 +131,7 @@ static int take_out(struct child *c)
     }
 }
 
-/* The end of a long text is kept. */
+/* Keeps the end of a long text. */
 static void take_err(struct child *c)
 {
     enum { CAP = PVN_TOPO_FETCH_ERR_LEN - 1 };
@@ -147,7 +148,8 @@ static void take_err(struct child *c)
         shut(&c->err);
 }
 
-/* Both pipes are at their ends: its status comes at once, unless it has closed them itself. */
+/* Both pipes are closed. The exit status follows at once, unless the command has closed the pipes
+ * itself. */
 static void reap(struct child *c)
 {
     int status;
@@ -159,7 +161,7 @@ static void reap(struct child *c)
         finish(c, PVN_TOPO_FETCH_EXITED, WEXITSTATUS(status));
 }
 
-/* Waits for one of them to do something. */
+/* Waits until a command writes or ends. */
 static int wait_some(struct child *all, int n)
 {
     struct pollfd p[2 * PVN_TOPO_FETCH_PARALLEL];

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Runs a command on many hosts at a time and keeps what each prints. */
+/* Runs a command on many hosts in parallel and keeps the output of each. */
 #ifndef PVN_TOPO_HOSTS_FETCH_H
 #define PVN_TOPO_HOSTS_FETCH_H
 
@@ -20,7 +20,7 @@ enum {
 enum pvn_topo_fetch_end {
     PVN_TOPO_FETCH_EXITED, /* status */
     PVN_TOPO_FETCH_KILLED, /* status: the signal */
-    PVN_TOPO_FETCH_LATE,   /* it had not ended in time */
+    PVN_TOPO_FETCH_LATE,   /* it did not end in time */
     PVN_TOPO_FETCH_LONG,   /* it printed more than PVN_TOPO_FETCH_BYTES */
     PVN_TOPO_FETCH_FAILED  /* it was not started; status: errno */
 };
@@ -29,14 +29,14 @@ struct pvn_topo_fetch {
     const char *host;
     enum pvn_topo_fetch_end end;
     int status;
-    char *out; /* with a 0 behind it; never NULL after a run, but with no memory */
+    char *out; /* NUL-terminated; never NULL after a run, unless memory was short */
     size_t len;
-    char err[PVN_TOPO_FETCH_ERR_LEN]; /* the end of what it wrote on standard error */
+    char err[PVN_TOPO_FETCH_ERR_LEN]; /* the end of its standard error */
 };
 
-/* Runs "ssh... HOST command" for each, at most `parallel` at a time, each for at most limit_s
- * seconds. `ssh` is a command with arguments, split at blanks; to OpenSSH's own program options are
- * added so that it never waits for a password. 0 or -ENOMEM. */
+/* Runs "ssh... HOST command" for each host, at most `parallel` at a time, each for at most limit_s
+ * seconds. `ssh` is a command with arguments, split at blanks. OpenSSH's own program gets options
+ * that keep it from asking for a password. 0 or -ENOMEM. */
 int pvn_topo_fetch_run(const char *ssh, const char *command, struct pvn_topo_fetch *all, int n,
                        int parallel, int limit_s);
 void pvn_topo_fetch_free(struct pvn_topo_fetch *all, int n);

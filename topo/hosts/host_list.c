@@ -29,7 +29,7 @@ static int refuse_term(const struct reader *r, int err, const char *what)
     return err;
 }
 
-/* A name goes to ssh as an argument: one that begins with - would be an option. */
+/* A name becomes an argument of ssh, where a leading - would make it an option. */
 static int add_name(const struct reader *r, const char *name)
 {
     struct pvn_topo_host_list *l = r->list;
@@ -58,7 +58,7 @@ static int add_name(const struct reader *r, const char *name)
 
 static int expand(const struct reader *r, const char *done, const char *rest);
 
-/* Every number from low to high, as wide as low is written. */
+/* Adds every number from low to high, padded to the width of low. */
 static int expand_range(const struct reader *r, const char *done, const char *low, size_t low_len,
                         unsigned long high, const char *rest)
 {
@@ -79,7 +79,7 @@ static int expand_range(const struct reader *r, const char *done, const char *lo
     return 0;
 }
 
-/* done: the name so far; rest: what may have brackets. */
+/* Expands a term. done: the name so far; rest: the part that may have brackets. */
 static int expand(const struct reader *r, const char *done, const char *rest)
 {
     char name[NAME_MAX_LEN + 1];
@@ -105,7 +105,7 @@ static int expand(const struct reader *r, const char *done, const char *rest)
     return rc;
 }
 
-/* Without the slots of "host:8"; more than one colon: an IPv6 address. */
+/* Drops the slots of "host:8". A term with more than one colon is an IPv6 address. */
 static int add_term(struct reader *r, char *term)
 {
     char *colon = strchr(term, ':');
@@ -116,7 +116,7 @@ static int add_term(struct reader *r, char *term)
     return expand(r, "", term);
 }
 
-/* Commas inside of brackets are of a range. */
+/* Commas inside brackets belong to a range. */
 static int add_list(struct reader *r, char *text)
 {
     int depth = 0, rc = 0;
@@ -187,7 +187,7 @@ void pvn_topo_host_list_free(struct pvn_topo_host_list *list)
 
 /* ---- folding ---- */
 
-/* A name around its last digits. */
+/* A name, split at its last digits. */
 struct parts {
     const char *name;
     int before, digits; /* lengths */
@@ -211,7 +211,7 @@ static struct parts split(const char *name)
     return p;
 }
 
-/* True if the two are of one pair of brackets. */
+/* True if both names can share a pair of brackets. */
 static bool alike(const struct parts *a, const struct parts *b)
 {
     bool padded = a->name[a->before] == '0' || b->name[b->before] == '0';
@@ -227,7 +227,7 @@ static int by_name(const void *a, const void *b)
     return strverscmp(x->name, y->name);
 }
 
-/* p[0] to p[n - 1] are alike. */
+/* Writes a group: p[0] to p[n - 1] are alike. */
 static void put_group(struct pvn_topo_text *t, const struct parts *p, int n)
 {
     if (n == 1) {

@@ -18,13 +18,14 @@ struct pvn_topo_host_list {
     int n, cap;
 };
 
-/* A file of one host a line if there is one of that name, or "-" for standard input; else a list.
- * 0, or a negative errno with a sentence in why. */
+/* Reads a file with one host per line if there is one of that name ("-": standard input), else a
+ * list. 0, or a negative errno with a sentence in why. */
 int pvn_topo_host_list_read(struct pvn_topo_host_list *list, const char *file_or_list, char *why,
                             size_t why_len);
 void pvn_topo_host_list_free(struct pvn_topo_host_list *list);
 
-/* "c[0-3,7], login": as short as possible. Returns out, which ends with dots where it is too small. */
+/* Folds names to the shortest form, "c[0-3,7], login". Returns out, which ends with dots if it is
+ * too small. */
 const char *pvn_topo_hosts_fold(const char *const *names, int n, char *out, size_t cap);
 
 #ifdef __cplusplus

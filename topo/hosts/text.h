@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A text that is put together in a buffer. */
+/* A text that is built in a buffer. */
 #ifndef PVN_TOPO_HOSTS_TEXT_H
 #define PVN_TOPO_HOSTS_TEXT_H
 
@@ -15,7 +15,7 @@ struct pvn_topo_text {
     size_t len, cap;
 };
 
-/* Appends. What does not fit is cut, and "..." ends the text then. */
+/* Appends. A text that does not fit is cut and ends with "...". */
 void pvn_topo_text_put(struct pvn_topo_text *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

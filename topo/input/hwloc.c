@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The XML of hwloc (lstopo machine.xml), versions 1 to 3: bridges and devices nested as they are,
- * the NUMA node of what is around them and its CPUs, names, addresses and ports of interfaces and RDMA
- * devices, the names of GPUs, the link as one product of speed and width. What it has of the links
- * between GPUs is not read, and said. Attributes: hwloc's hwloc2.dtd and its documentation of the XML
+/* Reader of hwloc's XML (lstopo machine.xml), versions 1 to 3. It takes the nesting of bridges and
+ * devices, the NUMA nodes around them with their CPUs, names, addresses and ports of interfaces and
+ * RDMA devices, names of GPUs, and the link as one product of speed and width. Links between GPUs
+ * are not read; a note says so. Attributes: hwloc's hwloc2.dtd and its documentation of the XML
  * format. */
 #define _GNU_SOURCE 1
 #include <ctype.h>
@@ -27,13 +27,13 @@ enum {
 
 /* An element that is open. */
 struct level {
-    int fn;                       /* the function it is or is in, -1 outside the PCI tree */
+    int fn;                       /* this function or the one around it, -1 outside the PCI tree */
     int node;                     /* NUMA node, NO_NODE when it spans several */
     int dev;                      /* interface or RDMA device whose infos are being read, else -1 */
     bool os_dev;                  /* any device of the operating system */
     uint64_t cpus;                /* hash of its own cpuset, 0 without one */
-    uint64_t memory;              /* the same of the first node that is its memory */
-    char root[PVN_TOPO_NAME_MAX]; /* of the host bridge around it, "" outside */
+    uint64_t memory;              /* hash of the cpuset of the first node that is its memory */
+    char root[PVN_TOPO_NAME_MAX]; /* root bus of the host bridge around it, "" outside */
 };
 
 /* The name that the driver gives a GPU, which sysfs does not have. */
@@ -48,12 +48,12 @@ struct hwloc {
     struct pvn_topo_synth synth;
     struct level open[MAX_DEPTH];
     int depth;
-    int version; /* major, of <topology>; 1 where there is none */
+    int version; /* major version in <topology>; 1 if it has none */
     int hosts;   /* host bridges so far */
     int cpus, packages;
     int unbridged;        /* functions outside every bridge */
-    int nodes, all_nodes; /* shown, and of the machine */
-    bool hidden;          /* there are more CPUs than it shows */
+    int nodes, all_nodes; /* nodes shown, and all nodes of the machine */
+    bool hidden;          /* the machine has more CPUs than the file shows */
     char vendor[64], model_name[128], product[128], sys_vendor[128], arch[32], implementer[32];
     char matrices[128]; /* names of tables of the links between GPUs */
     char foreign[128];  /* devices of fabrics without verbs */
@@ -78,8 +78,8 @@ static void stop(struct hwloc *h, const char *why)
     XML_StopParser(h->parser, XML_FALSE);
 }
 
-/* The one bit of "0x00000002" or "0x00000001,0x00000000" (32 bits each, highest first); NO_NODE for
- * none or several. */
+/* The number of the only set bit of "0x00000002" or "0x00000001,0x00000000" (32 bits each, highest
+ * first); NO_NODE for none or several. */
 static int only_bit(const char *set)
 {
     int words = 1, found = NO_NODE;
@@ -107,7 +107,7 @@ static uint64_t hash_of(const char *text)
     return text ? hash : 0;
 }
 
-/* Appends ", WORD" once, as far as there is room. */
+/* Appends ", WORD" unless the list has the word or no room. */
 static void add_word(char *list, size_t size, const char *word)
 {
     size_t used = strlen(list);
@@ -115,8 +115,8 @@ static void add_word(char *list, size_t size, const char *word)
         snprintf(list + used, size - used, "%s%s", used ? ", " : "", word);
 }
 
-/* The words of "0x0000000f,,0x00000001", highest first; those of zero may be empty. 0 for an endless
- * set, or one of more CPUs than any kernel knows. */
+/* Reads the words of "0x0000000f,,0x00000001", highest first; words of zero may be empty. Returns
+ * their number, or 0 for an infinite set or one with more CPUs than any kernel supports. */
 static int words_of(const char *set, uint32_t *words)
 {
     int n = 0;
@@ -173,7 +173,8 @@ static void put_cpus(struct hwloc *h, int node, const char *set)
     free(list);
 }
 
-/* GB/s of one lane after the encoding's loss, as hwloc computes it. */
+/* Finds the link for a bandwidth. The table has GB/s of one lane after encoding, as hwloc computes
+ * it. */
 static void set_link(struct pvn_topo_synth_fn *f, const char *text)
 {
     static const struct {
@@ -214,7 +215,7 @@ static void add_function(struct hwloc *h, struct level *now, const struct level 
     for (int i = 0; i < h->synth.n_fns; i++) {
         const struct pvn_topo_synth_fn *f = &h->synth.fns[i];
         if (f->domain == domain && f->bus == bus && f->dev == dev && f->fn == fn) {
-            now->fn = i; /* old versions of hwloc repeat one; the first place counts */
+            now->fn = i; /* old versions of hwloc list a function twice; the first place counts */
             return;
         }
     }
@@ -227,7 +228,7 @@ static void add_function(struct hwloc *h, struct level *now, const struct level 
     int got = type ? sscanf(type, "%4x [%4x:%4x] [%4x:%4x] %2x %2x", &class, &vendor, &device,
                             &subvendor, &subdevice, &revision, &interface)
                    : 0;
-    /* %4x takes "-1" as well: the mask keeps 16 bits of that. */
+    /* %4x also accepts "-1"; the mask keeps 16 bits. */
     f->class_code = got >= 1 ? (int)((class & 0xffff) << 8 | (interface & 0xff)) : PVN_TOPO_UNKNOWN;
     f->revision = got >= 6 ? (int)(revision & 0xff) : PVN_TOPO_UNKNOWN;
     f->vendor = got >= 3 ? (int)(vendor & 0xffff) : PVN_TOPO_UNKNOWN;
@@ -246,14 +247,16 @@ static void add_function(struct hwloc *h, struct level *now, const struct level 
     now->fn = at;
 }
 
-/* BXI and Slingshot are shown as fabrics, in version 2 as RDMA devices, but have no verbs. */
+/* True for BXI and Slingshot, which hwloc shows as fabrics (in version 2 as RDMA devices) but which
+ * have no verbs. */
 static bool is_foreign(const char *name)
 {
     return (strncmp(name, "bxi", 3) == 0 || strncmp(name, "cxi", 3) == 0) &&
            isdigit((unsigned char)name[3]);
 }
 
-/* Numbers of 1 and 2; 3 has bits. */
+/* Opens a device of the operating system. Versions 1 and 2 have numbers as types, version 3 has
+ * bits. */
 static void open_os_dev(struct hwloc *h, struct level *now, const char **attrs)
 {
     const char *type = attr(attrs, "osdev_type"), *name = attr(attrs, "name");
@@ -269,16 +272,18 @@ static void open_os_dev(struct hwloc *h, struct level *now, const char **attrs)
         now->dev = pvn_topo_synth_dev(&h->synth, now->fn, rdma, name);
 }
 
-/* Root buses are distinguished by their number in the file: hwloc does not name them all. */
+/* Opens a host bridge. Root buses get numbers in the order of the file, because hwloc does not name
+ * them all. */
 static void open_host_bridge(struct hwloc *h, struct level *now)
 {
     snprintf(now->root, sizeof(now->root), "pci%04x:%02x", 0x4000 + h->hosts / 256, h->hosts % 256);
     h->hosts++;
 }
 
-/* A node lies around what is near it in version 1. In later ones it hangs on the object whose CPUs it
- * serves, beside other memory near the same (HBM, a GPU's): there the first one is the node of those CPUs
- * and of the devices, as the kernel has it. */
+/* Opens a NUMA node. In version 1 a node contains the objects near it. In later versions it hangs
+ * on the object whose CPUs it serves, beside other memory near the same object (HBM, a GPU's
+ * memory). The first such node is then the one of those CPUs and of the devices, as in the
+ * kernel. */
 static void open_node(struct hwloc *h, struct level *now, const char **attrs)
 {
     const char *number = attr(attrs, "os_index"), *set = attr(attrs, "cpuset");
@@ -327,7 +332,7 @@ static void open_object(struct hwloc *h, struct level *now, const struct level *
         open_os_dev(h, now, attrs);
 }
 
-/* "Port2State" and so on: file is the port's. false: another name. */
+/* Takes "Port2State" and similar infos as files of the port. False if this is another name. */
 static bool take_port(struct hwloc *h, const struct level *up, const char *name, const char *value)
 {
     static const char *const states[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
@@ -345,7 +350,7 @@ static bool take_port(struct hwloc *h, const struct level *up, const char *name,
         unsigned long lid = strtoul(value, NULL, 16);
         snprintf(file, sizeof(file), "ports/%u/lid", port);
         pvn_topo_synth_attr(&h->synth, up->dev, file, value);
-        /* Ethernet has none, and neither has InfiniBand without a subnet manager. */
+        /* Ethernet has no LID, and InfiniBand has none without a subnet manager. */
         snprintf(file, sizeof(file), "ports/%u/link_layer", port);
         if (lid > 0 && lid < 0xffff)
             pvn_topo_synth_attr(&h->synth, up->dev, file, "InfiniBand");
@@ -356,7 +361,7 @@ static bool take_port(struct hwloc *h, const struct level *up, const char *name,
     return true;
 }
 
-/* An info of an interface or RDMA device. */
+/* Takes an info of an interface or RDMA device. */
 static void take_dev_info(struct hwloc *h, const struct level *up, const char *name,
                           const char *value)
 {
@@ -378,7 +383,7 @@ static void take_dev_info(struct hwloc *h, const struct level *up, const char *n
     }
 }
 
-/* Several devices of the driver stand for one GPU. */
+/* Takes an info of a GPU. Several devices of the driver stand for one GPU. */
 static void take_gpu_info(struct hwloc *h, const struct level *up, const char *name,
                           const char *value)
 {
@@ -431,7 +436,8 @@ static void take_info(struct hwloc *h, const struct level *up, const char *name,
         h->model = atoi(value);
 }
 
-/* Tables of version 2 and 3. Those of NUMA nodes have distances that are used nowhere here. */
+/* Takes a table of version 2 or 3. Distances between NUMA nodes are used nowhere, so their tables
+ * are ignored. */
 static void take_matrix(struct hwloc *h, const char **attrs)
 {
     const char *name = attr(attrs, "name");
@@ -475,7 +481,7 @@ static void XMLCALL on_end(void *user, const char *element)
     h->depth -= h->depth > 0;
 }
 
-/* The lines of /proc/cpuinfo that show the architecture. */
+/* Writes the lines of /proc/cpuinfo that show the architecture. */
 static void put_cpu(const struct hwloc *h, FILE *out)
 {
     for (int i = 0; i < h->cpus; i++) {
@@ -513,7 +519,8 @@ static void put_machine(struct hwloc *h)
         pvn_topo_synth_file(&h->synth, "/sys/class/dmi/id/sys_vendor", "%s\n", h->sys_vendor);
 }
 
-/* The file has more than is read, and leaves things out: each is said. */
+/* Adds notes on information in the file that is not read, and on information that the file
+ * lacks. */
 static void leave_notes(const struct hwloc *h, struct pvn_topo *topo)
 {
     struct pvn_topo_reader r = {.topo = topo};

@@ -16,15 +16,16 @@ enum {
 struct stream {
     const uint8_t *in;
     size_t len, at; /* bytes */
-    unsigned held;  /* bits of the current byte that are still to come, lowest first */
+    unsigned held;  /* unused bits of the current byte, lowest first */
     int n_held;
     uint8_t *out;
     size_t cap, used;
     bool bad;
 };
 
-/* Codes of one length are consecutive, and those of the next begin at twice what follows them: how many
- * there are of each length and their symbols in order say everything. */
+/* A canonical Huffman code. Codes of one length are consecutive, and the codes of the next length
+ * begin at twice the value that follows. So the number of codes of each length and the symbols in
+ * order describe the code. */
 struct code {
     uint16_t count[MAX_LENGTH + 1];
     uint16_t symbol[MAX_SYMBOLS];
@@ -175,8 +176,8 @@ static void fixed_block(struct stream *s)
     coded_block(s, &literals, &distances);
 }
 
-/* The lengths of both codes, which are coded themselves: 16 repeats the one before, 17 and 18 are runs of
- * none. */
+/* Reads the lengths of both codes, which are coded themselves: 16 repeats the previous length, 17
+ * and 18 are runs of zeros. */
 static void dynamic_block(struct stream *s)
 {
     static const uint8_t order[] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
@@ -215,7 +216,7 @@ static void dynamic_block(struct stream *s)
     coded_block(s, &code, &distances);
 }
 
-/* Adler-32 of RFC 1950. */
+/* Adler-32 (RFC 1950). */
 static uint32_t checksum(const uint8_t *data, size_t len)
 {
     uint32_t a = 1, b = 0;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which form an input has, and the reader of each. */
+/* Recognises the form of an input and calls the reader of that form. */
 #include "topo/input/input.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Byte order mark and blanks. */
+/* Skips a byte order mark and blanks. */
 static size_t skip_blank(const char *data, size_t len)
 {
     size_t at = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -20,7 +20,7 @@ static size_t skip_blank(const char *data, size_t len)
     return at;
 }
 
-/* A PCI address at the start of a line; *rest is what follows. */
+/* True if a line starts with a PCI address; *rest is the text after it. */
 static bool starts_with_address(const char *line, const char **rest)
 {
     char bdf[PVN_TOPO_BDF_MAX + 1];
@@ -35,7 +35,7 @@ static bool starts_with_address(const char *line, const char **rest)
     return pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) == 0;
 }
 
-/* The outermost element, behind declarations and comments. */
+/* True if hwloc's element is the outermost one, after declarations and comments. */
 static bool is_hwloc(const char *text)
 {
     const char *system = strstr(text, "<system"), *topology = strstr(text, "<topology");
@@ -44,8 +44,8 @@ static bool is_hwloc(const char *text)
     return first && (!system || first < system);
 }
 
-/* esxcli ends the line behind the address; lspci names a class there. Either may stand in a text that
- * quotes it, behind other lines. A NUL is in no text. */
+/* Distinguishes esxcli from lspci: esxcli ends the line after the address, lspci has a class there.
+ * Either may be quoted inside a text, after other lines. No text contains a NUL. */
 static enum pvn_topo_input_kind kind_of_text(const char *data, size_t len)
 {
     const char *rest;
@@ -53,7 +53,7 @@ static enum pvn_topo_input_kind kind_of_text(const char *data, size_t len)
         return PVN_TOPO_INPUT_TAR;
     for (const char *line = data; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        /* A quoted or indented line begins behind what marks it as that. */
+        /* Skip the marks of a quoted or indented line. */
         if (!starts_with_address(line + strspn(line, "> |\t"), &rest))
             continue;
         const char *colon = strstr(rest, ": ");
@@ -92,7 +92,8 @@ int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
     return code;
 }
 
-/* A tar of today has its magic number in the first header; one of the oldest has none, and loads all the same. */
+/* True if the data has a tar's magic number. Very old tars have none in their first header, but
+ * still load. */
 static bool has_tar_magic(const struct pvn_topo_input *in)
 {
     return in->len >= 512 && memcmp(in->data + 257, "ustar", 5) == 0;

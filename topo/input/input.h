@@ -20,7 +20,7 @@ enum {
 };
 
 enum pvn_topo_input_kind {
-    PVN_TOPO_INPUT_TAR, /* also what is none of the others */
+    PVN_TOPO_INPUT_TAR, /* or none of the other forms */
     PVN_TOPO_INPUT_NCCL_XML,
     PVN_TOPO_INPUT_HWLOC_XML, /* lstopo machine.xml */
     PVN_TOPO_INPUT_ESXCLI,    /* esxcli hardware pci list */
@@ -34,25 +34,25 @@ struct pvn_topo_input {
     size_t len;
 };
 
-/* Reads all of path ("-": standard input, which can be read once), unpacks it where it is
- * compressed, and recognises its form. A pipe or FIFO that is silent for wait_s seconds is an error
+/* Reads all of path ("-": standard input, which can be read once), unpacks it if it is compressed,
+ * and recognises its form. A pipe or FIFO that is silent for wait_s seconds is an error
  * (-ETIMEDOUT); a terminal may be silent. 0 or negative errno with the reason in err, which names
  * path. On success the caller frees *in with pvn_topo_input_free. */
 int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
                         struct pvn_topo_err *err);
 void pvn_topo_input_free(struct pvn_topo_input *in);
 
-/* The machine that an input describes. Of PVN_TOPO_INPUT_NCCL_XML it is what NCCL's tree states,
- * with invented ports: good enough to place a guest's devices by. name stands in messages and
- * becomes the model's source. Contract as pvn_topo_load. */
+/* Loads the machine that an input describes. For PVN_TOPO_INPUT_NCCL_XML this is the tree that NCCL
+ * states, with invented ports, which suffices to place a guest's devices. name appears in messages
+ * and becomes the model's source. Contract as pvn_topo_load. */
 int pvn_topo_input_machine(const struct pvn_topo_input *in, const char *name,
                            struct pvn_topo **topo, struct pvn_topo_err *err);
 
-/* Form of len bytes. */
+/* Recognises the form of len bytes. */
 enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len);
 
-/* The readers of each form but the tar and esxcli; contract as pvn_topo_load. What the text does
- * not state is unknown in the model. */
+/* The readers of the forms other than tar and esxcli; contract as pvn_topo_load. Facts that the
+ * text does not state are unknown in the model. */
 int pvn_topo_load_hwloc(const char *text, size_t len, const char *name, struct pvn_topo **topo,
                         struct pvn_topo_err *err);
 int pvn_topo_load_lspci(const char *text, size_t len, const char *name, struct pvn_topo **topo,
@@ -64,11 +64,11 @@ int pvn_topo_load_nccl(const char *text, size_t len, const char *name, struct pv
 
 /* The parts of pvn_topo_input_read. */
 
-/* The bytes as they are. */
+/* Reads the bytes unchanged. */
 int pvn_topo_input_slurp(const char *path, int wait_s, struct pvn_topo_input *in,
                          struct pvn_topo_err *err);
-/* Replaces compressed data (gzip, bzip2, xz, zstd) by what the program of that name makes of it,
- * which is run without a shell. Data that is not compressed stays. */
+/* Replaces compressed data (gzip, bzip2, xz, zstd) by the output of the program of that name, which
+ * runs without a shell. Other data stays unchanged. */
 int pvn_topo_input_unpack(const char *path, struct pvn_topo_input *in, struct pvn_topo_err *err);
 
 #ifdef __cplusplus

@@ -1,9 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The text of lspci -vv (better -vvnn -D, and as root): one block of lines for each function. Text
- * around the blocks is passed over, and so is what a page or a mail that quotes them, or a shell's
- * prompt, puts before the address. Field names:
- * pciutils 3.x, ls-caps.c and ls-ecaps.c. */
+/* Reader of the text of lspci -vv (better -vvnn -D, and as root): one block of lines for each
+ * function. Text around the blocks is skipped, and so are a shell's prompt and the marks of a quote
+ * before the address. Field names: pciutils 3.x, ls-caps.c and ls-ecaps.c. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +16,7 @@
 
 struct caps {
     bool denied;       /* lspci was not root */
-    bool verbose;      /* the block has capabilities at all */
+    bool verbose;      /* the block has capabilities */
     int cap, ctl, ats; /* PVN_TOPO_UNKNOWN: no such line */
     int port_type, mps, mps_max, mrrs, relaxed;
 };
@@ -26,10 +25,10 @@ struct lspci {
     struct pvn_topo_synth synth;
     struct caps *caps; /* parallel to the functions */
     int n_caps;
-    int now; /* the function whose block this is, -1 between blocks */
+    int now; /* the function of the current block, -1 between blocks */
 };
 
-/* lspci without -n and -nn prints the words of pci.ids. */
+/* Class names of pci.ids, which lspci prints without -n and -nn. */
 static const struct {
     const char *words;
     int class_code;
@@ -65,7 +64,7 @@ static const struct {
     {"Red Hat", 0x1af4},
 };
 
-/* The types of an Express capability; the bridges' alone matter, the rest is what its class says. */
+/* Types in an Express capability. Only those of bridges matter; the class identifies the rest. */
 static const struct {
     const char *words;
     int type;
@@ -113,7 +112,7 @@ static void begin(struct lspci *l, const char *rest, uint32_t domain, int bus, i
     for (int i = 0; i < l->synth.n_fns; i++) {
         const struct pvn_topo_synth_fn *f = &l->synth.fns[i];
         if (f->domain == domain && f->bus == bus && f->dev == dev && f->fn == fn)
-            return; /* the same function again: the first block counts */
+            return; /* a repeated function: the first block counts */
     }
     if (!colon)
         return;
@@ -196,7 +195,7 @@ static bool is_payload(int bytes)
     return bytes >= 128 && bytes <= 4096 && (bytes & (bytes - 1)) == 0;
 }
 
-/* DevCap and DevCtl, whose lines go on without a name. */
+/* Reads DevCap and DevCtl, whose continuation lines have no name. */
 static void express_of(struct caps *caps, const char *line)
 {
     const char *v;
@@ -253,8 +252,8 @@ static void field(struct lspci *l, const char *line)
         express_of(caps, line);
 }
 
-/* An address and a class behind it. As the first word of a line any class will do, elsewhere one that
- * only lspci prints. false: this line begins no block. */
+/* Begins a block at an address followed by a class. As the first word of a line any class will do,
+ * elsewhere it must be one that only lspci prints. False if this line begins no block. */
 static bool take_address(struct lspci *l, const char *word, bool first)
 {
     char bdf[PVN_TOPO_BDF_MAX + 1];
@@ -293,7 +292,7 @@ static void take_line(struct lspci *l, char *line)
         field(l, quoted + strspn(quoted, " \t"));
 }
 
-/* Facts of config space cannot be written as files, so it goes into the finished model. */
+/* Puts facts of config space into the finished model, because they cannot be written as files. */
 static void put_config(const struct lspci *l, const struct pvn_topo_synth_fn *fns, int n,
                        struct pvn_topo *topo)
 {
@@ -313,7 +312,7 @@ static void put_config(const struct lspci *l, const struct pvn_topo_synth_fn *fn
                  : caps->denied                ? PVN_TOPO_CAP_NOT_READABLE
                                                : PVN_TOPO_CAP_ABSENT;
         c->ats_enabled = caps->ats == 1;
-        /* An endpoint's settings alone matter, and -v prints none. */
+        /* Only an endpoint's settings matter, and -v does not print them. */
         if (caps->port_type > 0 || (caps->port_type == 0 && caps->relaxed != PVN_TOPO_UNKNOWN)) {
             c->pcie = PVN_TOPO_CAP_PRESENT;
             c->port_type = caps->port_type;

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's XML as a machine, for --host: what NCCL leaves out of its reduced tree (root ports, the
- * downstream ports of switches) is put back, so that NCCL's walk over the result, which passes over
- * every second bridge, gives the file's tree again. */
+/* Reads NCCL's XML as a machine, for --host. NCCL's reduced tree lacks root ports and the
+ * downstream ports of switches. This reader adds them again, so that NCCL's walk over the result,
+ * which skips every second bridge, gives the file's tree. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 struct host {
     struct pvn_topo_synth synth;
     int cpus, ports, nets;
-    int domain; /* of invented ports */
+    int domain; /* domain of invented ports */
 };
 
 static int hex(const struct pvn_topo_ndoc_node *node, const char *key, long max)
@@ -37,7 +37,7 @@ static void set_link(struct pvn_topo_synth_fn *f, const struct pvn_topo_ndoc_nod
         f->width = f->width_max = (int)width;
 }
 
-/* A port that the file does not show, with an address that no machine has. */
+/* Adds a port that the file does not show, with an address that no machine has. */
 static int add_port(struct host *h, int up, int numa, const char *root)
 {
     int n = h->ports++;
@@ -58,7 +58,7 @@ static int add_pci(struct host *h, const struct pvn_topo_ndoc_node *pci, int up,
     const char *busid = pvn_topo_ndoc_get(pci, "busid");
     uint32_t domain;
     uint8_t bus, dev, fn;
-    /* A bus id that repeats, or is none, has no place in a machine; NCCL finds the first only. */
+    /* A bus id that is repeated or invalid has no place in a machine; NCCL finds only the first. */
     if (pvn_topo_bdf_parse(busid, &domain, &bus, &dev, &fn) != 0)
         return 0;
     for (int i = 0; i < h->synth.n_fns; i++) {
@@ -94,7 +94,7 @@ static int add_pci(struct host *h, const struct pvn_topo_ndoc_node *pci, int up,
     return 0;
 }
 
-/* Domains that the file uses are not for invented ports. */
+/* Finds a domain for invented ports that the file does not use. */
 static int free_domain(const struct pvn_topo_ndoc *doc)
 {
     int domain = 0xfffe;

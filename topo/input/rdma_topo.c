@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The output of rdma-core's `rdma_topo dump`: a JSON list of PCI functions with their place in sysfs,
- * modalias, NUMA node, IOMMU group, the names of their devices and a copy of config space. The vital
- * product data (names and serial numbers of boards) are not looked at: nothing here shows them. */
+/* The output of rdma-core's `rdma_topo dump`: a JSON list of PCI functions with their place in
+ * sysfs, modalias, NUMA node, IOMMU group, the names of their devices and a copy of config space.
+ * The vital product data (names and serial numbers of boards) are not read, because nothing here
+ * shows them. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -29,8 +30,8 @@ enum {
     CAP_EXPRESS = 0x10,
 };
 
-/* A place in sysfs and nothing else: it becomes a path below our root. The root bus may hang on a device
- * of the platform or of a hypervisor. */
+/* True if this is a path of a PCI device in sysfs, because it becomes a path below our root. The
+ * root bus may hang on a device of the platform or of a hypervisor. */
 static bool good_path(const char *path)
 {
     return strncmp(path, "/sys/devices/", 13) == 0 && strstr(path, "/pci") &&
@@ -96,7 +97,7 @@ static void take_link(struct pvn_topo_synth_fn *f, const uint8_t *config, size_t
     }
 }
 
-/* The copy of config space becomes the file that it was; without root it is the header alone. false: it
+/* Writes the copy of config space as a file. Without root the copy has only the header. False if it
  * is damaged. */
 static bool take_config(struct pvn_topo_synth *s, int fn, const char *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* All bytes of a file, a pipe or standard input. */
+/* Reads all bytes of a file, a pipe or standard input. */
 #include "topo/input/input.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@ static int read_failed(const char *path, int code, struct pvn_topo_err *err)
     return -code;
 }
 
-/* O_NONBLOCK: opening a FIFO must not wait for a writer; poll does, for as long as it may. */
+/* O_NONBLOCK, because opening a FIFO must not wait for a writer. poll waits instead, with its
+ * limit. */
 static int open_path(const char *path, struct pvn_topo_err *err)
 {
     static bool stdin_taken;
@@ -45,7 +46,7 @@ static int open_path(const char *path, struct pvn_topo_err *err)
     return fd;
 }
 
-/* 1: there is something to read, or the end. A FIFO without a writer so far is neither. */
+/* 1 if there is something to read, or the end. A FIFO that has had no writer yet is neither. */
 static int wait_readable(int fd, int wait_s)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};

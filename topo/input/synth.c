@@ -166,8 +166,8 @@ void pvn_topo_synth_name_nics(struct pvn_topo_synth *s)
     }
 }
 
-/* The bridge whose secondary bus this is. Bus numbers rise from the root downwards, so no loop
- * closes. */
+/* Finds the bridge whose secondary bus this is. Bus numbers rise from the root downwards, so there
+ * is no loop. */
 static void find_up(struct pvn_topo_synth *s, int i)
 {
     struct pvn_topo_synth_fn *f = &s->fns[i];
@@ -177,7 +177,7 @@ static void find_up(struct pvn_topo_synth *s, int i)
             f->up = b;
 }
 
-/* Appends one component. false when the path gets too long for any file system. */
+/* Appends one component. False if the path gets too long for any file system. */
 static bool append(char *path, size_t size, const char *component)
 {
     size_t used = strlen(path);
@@ -212,7 +212,7 @@ static int make_path(struct pvn_topo_synth *s, int i)
     return (s->fns[i].path = strdup(path)) ? 0 : -ENOMEM;
 }
 
-/* One attribute of a function or device, where it is known. */
+/* Writes one attribute of a function or device if it is known. */
 static void put(struct pvn_topo_synth *s, const char *dir, const char *name, const char *format,
                 int value)
 {
@@ -298,7 +298,7 @@ static int by_path(const void *a, const void *b)
     return strcmp((*x)->path, (*y)->path);
 }
 
-/* Through a file in memory: the writer and the reader of captures do the rest. */
+/* Writes the records to a tar in memory and loads it by the reader of captures. */
 static int load_records(struct pvn_topo_synth *s, struct pvn_topo **topo, struct pvn_topo_err *err)
 {
     int fd = memfd_create("pvn-topo", MFD_CLOEXEC), code = fd < 0 ? -errno : 0;
@@ -342,7 +342,7 @@ static int write_all(struct pvn_topo_synth *s, struct pvn_topo_err *err)
     return s->err;
 }
 
-/* Facts that no file of sysfs states. */
+/* Sets facts that no file of sysfs states. */
 static void put_facts(const struct pvn_topo_synth *s, struct pvn_topo *topo)
 {
     for (int i = 0; i < topo->npci; i++)

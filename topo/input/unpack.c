@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Compressed inputs, through the programs that every system has for them: four libraries less to link,
- * and what damaged data does to a decoder happens in another process. */
+/* Unpacks compressed inputs by the programs that every system has for them. This avoids four
+ * libraries, and a decoder that damaged data breaks is in another process. */
 #define _GNU_SOURCE 1
 #include "topo/input/input.h"
 
@@ -41,8 +41,8 @@ static const struct format *format_of(const struct pvn_topo_input *in)
     return NULL;
 }
 
-/* A file in memory that holds data, at its start; so the program reads while we read, and neither
- * waits for the other. */
+/* Makes a file in memory that holds data, positioned at its start. The program reads it while this
+ * process reads the program's output, so neither waits for the other. */
 static int memory_file(const char *data, size_t len)
 {
     int fd = memfd_create("pvn-topo", MFD_CLOEXEC);
@@ -75,7 +75,7 @@ static int start(const struct format *f, int in, int out, int messages, pid_t *c
     return code;
 }
 
-/* Everything that comes out of the pipe. */
+/* Reads the pipe to its end. */
 static int collect(int fd, struct pvn_topo_input *out)
 {
     size_t room = 0;
@@ -102,7 +102,7 @@ static int collect(int fd, struct pvn_topo_input *out)
     return 0;
 }
 
-/* First line of what the program said, "" when it said nothing. */
+/* First line of the program's messages, "" if there are none. */
 static void first_line(int messages, char *text, size_t size)
 {
     ssize_t got = pread(messages, text, size - 1, 0);
