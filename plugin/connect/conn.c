@@ -19,7 +19,7 @@ struct state {
     const char *name;
     unsigned next; /* BIT of every state that may follow, FAILED aside */
     enum pvn_phase phase;
-    const char *doing; /* for messages: what is not done yet */
+    const char *doing; /* for messages: the step that is not done yet */
 };
 
 static const struct state states[PVN_CONN_STATES] = {
@@ -76,12 +76,13 @@ bool conn_last_attempt(const struct pvn_conn *c, char *buf, size_t cap)
     if (c->state != PVN_CONN_DIAL || !err.code)
         return false;
     if (!c->cfg.has_instead)
-        err.n = 0; /* it names the address, which is known */
+        err.n = 0; /* leaves out the address, which is known */
     pvn_err_format(&err, buf, cap);
     return true;
 }
 
-/* How much of the connection the job's key seals; data, if all lanes do. */
+/* Returns how much the job's key seals: nothing, the control connection, or data as well, if all
+ * lanes seal them. */
 static enum pvn_stat_sealed sealed(const struct pvn_conn *c)
 {
     bool data = c->state >= PVN_CONN_UP && c->nlanes > 0;
@@ -156,23 +157,25 @@ void conn_report(struct pvn_conn *c, const char *text)
     uint8_t body[PVN_REASON_MAX + 2];
     int n = pvn_reason_encode(body, sizeof(body), text);
 
-    /* Its handshake is not done: there is no stream for frames. */
+    /* The handshake is not done, so frames have no stream yet. */
     if (c->state == PVN_CONN_SEAL)
         return;
-    /* To a peer that is up already an ERROR is the end of the comm, and this comm goes on. */
+    /* A peer that is up already would take an ERROR for the end of the comm, but this end's comm
+     * goes on. */
     if (c->state == PVN_CONN_READY && (c->cfg.resumes || c->theirs.resumes))
         return;
-    /* Frames that have not left yet go first: a frame cannot start within another. */
+    /* Frames that have not left yet go first, because a frame cannot start within another. */
     if (c->ctrl.fd >= 0 && n > 0 &&
         pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_ERROR, body, (size_t)n, NULL) == 0)
         pvn_ctrl_flush(&c->ctrl, NULL);
 }
 
-/* For how long an error waits for the fence of its lanes: an adapter's queue has to be empty for 2 ms. */
+/* How long an error waits until its lanes are fenced: an adapter's queue has to be empty for 2
+ * ms. */
 #define FENCE_NS (50 * PVN_NS_PER_MS)
 
-/* The caller may use its memory again as soon as it has the error, so nothing of what was posted
- * may be read or written later. */
+/* Fences the lanes. The caller may reuse its memory as soon as it has the error, so no memory that
+ * was posted may be read or written later. */
 static void fence_lanes(struct pvn_conn *c)
 {
     const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS / 2};

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The set-up's frames over the control connection. */
+/* Frames over the control connection: of the set-up, and of a connection that is UP. */
 #include "config.h"
 #include "connect/conn_priv.h"
 
@@ -38,7 +38,7 @@ int conn_flush(struct pvn_conn *c)
 
     if (rc == 0 || rc == -EAGAIN)
         return 0;
-    /* The peer may have said why before it closed. */
+    /* The peer may have sent its reason before it closed. */
     while (pvn_ctrl_get(&c->ctrl, &type, &body, &len, &peers) > 0)
         if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, NULL) == 0) {
             pvn_err_set(&err, -EREMOTEIO, "the peer gave up: %s", text);
@@ -166,7 +166,7 @@ void pvn_conn_answer(struct pvn_conn *c, uint32_t open)
 {
     uint8_t body[8];
 
-    /* One that asks and does not read gets no more than the socket takes. */
+    /* A peer that sends ASK and does not read gets no more answers than the socket takes. */
     if (c->ctrl.tx_len > 0 && pvn_ctrl_flush(&c->ctrl, NULL) != 0)
         return;
     c->peer_asks = false;

@@ -80,8 +80,8 @@ int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
     return 0;
 }
 
-/* Reads until `want` bytes are in buf, *have of which were there. 0 all there, -EAGAIN, or an
- * error. */
+/* Reads until `want` bytes are in buf, of which *have are there already. 0: all are there; -EAGAIN;
+ * or an error. */
 static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, struct pvn_err *err)
 {
     while (*have < want) {
@@ -102,7 +102,7 @@ static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, str
         if (n == -EAGAIN)
             return -EAGAIN;
         if (c->seal)
-            shutdown(c->fd, SHUT_RDWR); /* whoever watches the socket sees that it is over */
+            shutdown(c->fd, SHUT_RDWR); /* so that a poll of the socket reports its end */
         if (n == -EBADMSG)
             return pvn_err_set(err, -EBADMSG,
                                "what came on the control connection is not what the peer sent: it "
@@ -129,7 +129,8 @@ int pvn_ctrl_get(struct pvn_ctrl *c, enum pvn_frame_type *type, const uint8_t **
         rc = pvn_frame_header_decode(c->header, &c->h, err);
         if (rc)
             return rc;
-        /* One byte more than nothing, so that an empty body is not mistaken for no memory. */
+        /* One byte more than the body, because malloc(0) may return NULL, which means that memory
+         * is short. */
         c->body = malloc(c->h.len + 1);
         if (!c->body)
             return pvn_err_set(err, -ENOMEM, "no memory for a frame of %u bytes", c->h.len);

@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control connection of a comm: frames in both directions over one non-blocking socket. What
- * cannot be written at once is kept and written later; a frame is delivered when its last byte has
- * come. Buffers exist only while they hold something, so an idle comm pays for none.
+ * The control connection of a comm: frames in both directions over one non-blocking socket. Bytes
+ * that the socket does not take at once are kept and written later. A frame is delivered when its
+ * last byte has come. Buffers exist only while they hold something, so an idle comm needs none.
  *
- * Where there is a key all but the preamble is sealed, from its handshake on (pvn_ctrl_seal).
+ * With a key, everything after the preamble is sealed: the handshake comes first (pvn_ctrl_seal).
  */
 #ifndef PVN_CONNECT_CTRL_H
 #define PVN_CONNECT_CTRL_H
@@ -36,24 +36,25 @@ struct pvn_ctrl {
 };
 
 void pvn_ctrl_init(struct pvn_ctrl *c, int fd);
-/* Reads what the peer still sent, so that closing does not reset the connection under our last
- * frame. */
+/* Closes the connection. Before that it reads what the peer has sent, because a close with unread
+ * bytes would reset the connection, and our last frame could be lost. */
 void pvn_ctrl_close(struct pvn_ctrl *c);
 
-/* c->seal has done its handshake: what comes and goes from now on is sealed. Nothing is queued. */
+/* Seals everything that is sent and received from now on. The handshake of c->seal is complete, and
+ * nothing is queued. */
 void pvn_ctrl_seal(struct pvn_ctrl *c);
 
 /* Queues bytes or a frame. 0, or -ENOMEM. */
 int pvn_ctrl_put(struct pvn_ctrl *c, const void *bytes, size_t len, struct pvn_err *err);
 int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void *body, size_t len,
                        struct pvn_err *err);
-/* 0 everything is out, -EAGAIN, or the connection's error. */
+/* 0: everything is written; -EAGAIN; or the connection's error. */
 int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err);
 
 /*
- * The next whole frame: 1 and *type, *body (valid until the next call), *len; -EAGAIN; -EPIPE the
- * peer closed (no byte of a frame had come), -ECONNRESET it closed within a frame; or another
- * error: -EBADMSG if what came is not what the peer has sealed.
+ * Returns 1 with the next whole frame in *type, *body (valid until the next call) and *len;
+ * -EAGAIN; -EPIPE: the peer closed between two frames; -ECONNRESET: it closed within a frame;
+ * -EBADMSG: the bytes are not those that the peer sealed; or another error.
  */
 int pvn_ctrl_get(struct pvn_ctrl *c, enum pvn_frame_type *type, const uint8_t **body, size_t *len,
                  struct pvn_err *err);

@@ -11,12 +11,12 @@
 #include "base/param.h"
 #include "connect/link_failover.h"
 
-enum { REFUSED, OFFSET }; /* entries that are not given are 0 */
+enum { REFUSED, OFFSET }; /* a missing entry is 0: the event may not come */
 #define TO(s)   (PVN_LINK_##s + OFFSET)
 #define KNOB(f) (offsetof(struct pvn_params, f) + OFFSET)
 
-/* For how long a peer whose process seems to have ended is waited for: a proxy may have closed an idle connection,
- * and the connector makes another one. */
+/* How long to wait for a peer whose process seems to have ended. A proxy may have closed an idle
+ * connection, and the connector makes another one. */
 #define ENDED_NS (3 * PVN_NS_PER_S)
 
 static const struct row {
@@ -24,7 +24,7 @@ static const struct row {
     bool open;
     size_t knob;       /* the limit is this parameter */
     uint64_t limit_ns; /* the limit where there is no parameter; 0: none */
-    uint64_t ended_ns; /* in place of it where the peer's process seems to have ended */
+    uint64_t ended_ns; /* instead of these, if the peer's process seems to have ended */
     unsigned char next[PVN_LINK_EVENTS];
 } row[PVN_LINK_STATES] = {
     [PVN_LINK_SETUP] = {.name = "SETUP",
@@ -82,7 +82,7 @@ static const struct row {
                                     [PVN_LINK_AGAIN] = TO(CONNECT),
                                     [PVN_LINK_RESUMED] = TO(UP),
                                     [PVN_LINK_END] = TO(ENDED)}},
-    /* A control connection that comes now is to carry the reason. */
+    /* A control connection that comes now carries the reason to the peer. */
     [PVN_LINK_ENDED] = {.name = "ENDED",
                         .next = {[PVN_LINK_CTRL_BACK] = TO(ENDED), [PVN_LINK_END] = TO(ENDED)}},
 };
@@ -104,7 +104,8 @@ bool pvn_link_is_open(const struct pvn_link *l)
     return row[l->state].open;
 }
 
-/* True if the control connection says so: it was reset, or forged (ALONE), or has ended in order (the others). */
+/* True if the control connection shows that the peer's process has ended: it was reset or forged
+ * (ALONE), or has ended in order (the others). */
 static bool seems_ended(const struct pvn_link *l)
 {
     int code = l->ctrl_err.code;
@@ -125,7 +126,7 @@ uint64_t pvn_link_limit_ns(const struct pvn_link *l)
         return r->ended_ns;
     if (!r->knob)
         return r->limit_ns ? r->limit_ns : UINT64_MAX;
-    /* Earlier where the peer may have found another path already. */
+    /* Less if the peer may have found another path already. */
     return l->state == PVN_LINK_ALONE && l->sender && pvn_paths_more(&l->paths) ? *knob / 4 : *knob;
 }
 

@@ -15,19 +15,20 @@
 #include "connect/listener.h"
 #include "connect/retry.h"
 
-/* Failed attempts that are logged, before those that come once a minute. */
+/* The first failed attempts are logged; of the later ones, only those whose pause is the longest (a
+ * minute). */
 enum { ATTEMPTS_LOGGED = 4 };
-/* An attempt that takes longer is given up: the peer may have no thread for it. */
+/* An attempt that takes longer is given up, because the peer may have no thread for it. */
 #define ATTEMPT_NS (30 * PVN_NS_PER_S)
-/* Lanes that are lost again sooner flap: the next attempt waits longer. */
+/* Lanes that are lost again within this time flap: the pause before the next attempt doubles. */
 #define STABLE_NS (60 * PVN_NS_PER_S)
-/* The trying thread's pause while a connection is being made, while one may come in, and while all links have
- * their best lanes. */
+/* Pauses of the trying thread: while a connection is being made; while one may come in; while all
+ * links have their best lanes. */
 #define BUSY_NS   (PVN_NS_PER_MS)
 #define IDLE_NS   (50 * PVN_NS_PER_MS)
 #define WATCH_NS  (200 * PVN_NS_PER_MS)
 #define LINGER_NS PVN_NS_PER_S
-/* A link whose open sends have not ended in DRAINS is UP for so long. */
+/* A link whose open sends have not ended in DRAINS is UP for this long before it tries again. */
 #define DRAIN_PAUSE_NS PVN_NS_PER_S
 
 enum back_state { TRIES, READY, TAKEN, LINGERS, STOPPED };
@@ -40,26 +41,27 @@ struct pvn_link_tries {
     struct pvn_listener *listener; /* acceptor */
     bool no_fallback;
     int worth;  /* pvn_conn_worth() of the lanes in use */
-    bool worse; /* the link has had better ones */
+    bool worse; /* the link has had better lanes */
 
-    /* Under the lock; state and replaced are read without it as well. */
+    /* Protected by the lock; state and replaced are also read without it. */
     _Atomic enum back_state state;
     uint64_t lingers_ns;  /* LINGERS: until when */
     uint64_t received;    /* LINGERS: messages */
     atomic_bool replaced; /* acceptor: the peer makes a connection in place of the one in use */
-    bool in_answer;       /* the answering thread looks for its connections just now */
-    bool tried;           /* conn is the trying thread's, which may be in a step of it */
+    bool in_answer;       /* the answering thread is looking for its connections */
+    bool tried;           /* the trying thread has conn, and may be in a step of it */
 
-    /* The trying thread's while `tried`, except a conn that is READY; else under the lock: */
+    /* Used by the trying thread while `tried` is set; else, and if a conn is READY, protected by
+     * the lock: */
     struct pvn_conn *conn;
-    bool member; /* conn is one of the listener's */
+    bool member; /* conn is one of the listener's members */
     uint64_t began_ns, next_ns, wait_ns;
     unsigned attempts;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* it counts monotonic time, as no static initializer does */
-static bool has_changed;       /* it is initialized */
+static pthread_cond_t changed; /* initialized at run time, because it uses the monotonic clock */
+static bool has_changed;       /* `changed` is initialized */
 static unsigned changes;
 static struct pvn_link_tries *all;
 
@@ -68,7 +70,8 @@ static enum back_state state_of(const struct pvn_link_tries *t)
     return atomic_load(&t->state);
 }
 
-/* The caller holds the lock. A link that has gone leaves attempts that do not become its own again. */
+/* The caller holds the lock. The states from LINGERS on mean that the link is gone, so only STOPPED
+ * may follow them. */
 static void enter(struct pvn_link_tries *t, enum back_state to)
 {
     if (state_of(t) < LINGERS || to == STOPPED)
@@ -107,7 +110,7 @@ static void attempt_failed(struct pvn_link_tries *t, const char *why)
     t->wait_ns = pvn_retry_next_ns(PVN_RETRY_RETURN, t->wait_ns);
 }
 
-/* Without the lock, by the thread that tries. */
+/* Called by the trying thread, without the lock. */
 static bool begin_attempt(struct pvn_link_tries *t)
 {
     if (t->sender && pvn_now_ns() >= t->next_ns)
@@ -125,7 +128,7 @@ static bool takes_too_long(const struct pvn_link_tries *t)
            (t->conn->state == PVN_CONN_DIAL ? pvn_retry_answer_ns(PVN_RETRY_RETURN) : ATTEMPT_NS);
 }
 
-/* Without the lock. True: the connection is up and better than what there is. */
+/* Called without the lock. True: the connection is up and better than the one in use. */
 static bool step(struct pvn_link_tries *t)
 {
     int rc;
@@ -146,7 +149,8 @@ static bool step(struct pvn_link_tries *t)
     return false;
 }
 
-/* The caller holds the lock, which is released for the end of one that is lost while it waits for its link. */
+/* Drops a connection that is lost while it is READY. The caller holds the lock, which is released
+ * meanwhile. */
 static void look_at_ready(struct pvn_link_tries *t)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -185,8 +189,8 @@ static void try_one(struct pvn_link_tries *t)
         enter(t, READY);
 }
 
-/* The caller holds the lock, which is released for the listener: that may be locked by a comm's thread in
- * a call of an adapter. */
+/* The caller holds the lock. It is released for the listener, whose lock a comm's thread may hold
+ * during a call of an adapter. */
 static void answer_one(struct pvn_link_tries *t)
 {
     struct pvn_conn *conn = NULL;
@@ -224,7 +228,7 @@ static void destroy(struct pvn_link_tries *t)
     free(t);
 }
 
-/* Removes one that is STOPPED from the list. */
+/* Removes attempts that are STOPPED from the list and returns them; NULL: there are none. */
 static struct pvn_link_tries *take_stopped(void)
 {
     for (struct pvn_link_tries **at = &all; *at; at = &(*at)->next)
@@ -379,15 +383,16 @@ void pvn_link_back_start(struct pvn_link *l)
     pthread_mutex_lock(&lock);
     t->next = all;
     all = t;
-    /* The others have no more to do than the threads' next look finds, 200 ms later at most, and one whose lanes were
-     * lost has woken them (pvn_link_back_stop): where many comms come up at once, as many looks at all of them would
+    /* Wakes the threads only for worse lanes. Other links have nothing to do until the threads'
+     * next look, 200 ms later at most, and a link that lost its lanes has woken them
+     * (pvn_link_back_stop). When many comms come up at once, a look at all of them for each would
      * take a processor. */
     if (worse)
         note_change();
     pthread_mutex_unlock(&lock);
 }
 
-/* The link has no more to do with its attempts. */
+/* Ends the link's use of its attempts. */
 static void leave(struct pvn_link *l, enum back_state to)
 {
     struct pvn_link_tries *t = l->back.tries;
@@ -440,7 +445,7 @@ struct pvn_conn *pvn_link_back_look(struct pvn_link *l, bool open, uint64_t now)
 
     if (!l->back.tries || !l->sender || (!drains && l->state != PVN_LINK_UP))
         return NULL;
-    if (state_of(l->back.tries) != READY) { /* or not any more */
+    if (state_of(l->back.tries) != READY) { /* not yet, or no longer */
         if (drains)
             pvn_link_note(l, PVN_LINK_NO_BETTER);
         return NULL;

@@ -43,7 +43,8 @@ struct pvn_conn *pvn_link_take_over(struct pvn_link *l, uint64_t messages)
     l->paths.messages = messages;
     forget(l);
     pvn_conn_replace(l->conn, old);
-    /* The old control connection's: the next failover would take it for that of the one in use. */
+    /* This error is the old control connection's. The next failover would take it for that of the
+     * one in use. */
     pvn_err_clear(&l->ctrl_err);
     pvn_link_keep_watch(l);
     return old;
@@ -53,7 +54,7 @@ void pvn_link_end(struct pvn_link *l, const struct pvn_err *why, uint64_t receiv
 {
     struct pvn_conn *next = l->failover ? l->failover->next : NULL;
 
-    /* It may be all that still leads to the peer. */
+    /* The next connection may be all that still leads to the peer. */
     if (next && why && next->state == PVN_CONN_UP)
         pvn_conn_fail(next, why);
     if (next)
@@ -67,8 +68,8 @@ void pvn_link_end(struct pvn_link *l, const struct pvn_err *why, uint64_t receiv
     pvn_link_keep_leave(l);
 }
 
-/* There are other paths, and this one has had its time: nothing accepts the connection, or the peer's
- * machine has accepted it and acknowledges nothing more. */
+/* True if there are other paths and this one has had its time: nothing accepts the connection, or
+ * the peer's machine has accepted it and acknowledges nothing more. */
 static bool gets_no_answer(const struct pvn_link *l)
 {
     struct pvn_link_failover *f = l->failover;
@@ -125,13 +126,14 @@ int pvn_link_connect(struct pvn_link *l, bool fallback_only, struct pvn_err *err
     f->next = pvn_listener_resumed(l->keeper, l->id, fallback_only, &f->last);
     if (!f->next)
         return -EAGAIN;
-    /* The better connection of a switch was lost before it was taken: this is another one. */
+    /* The better connection of a switch was lost before it was taken, and this is another one. */
     f->switches = false;
     return 0;
 }
 
-/* A process that has ended refuses on every path, and its old control connection is gone. Where one
- * path refuses, a firewall may reject the connection, or another machine may have the address. */
+/* A process that has ended refuses on every path, and its old control connection is gone. If
+ * only one path refuses, a firewall may reject the connection, or another machine may have the
+ * address. */
 bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why)
 {
     struct pvn_link_failover *f = l->failover;
@@ -148,7 +150,8 @@ bool pvn_link_is_refused(struct pvn_link *l, const struct pvn_err *why)
     return l->conn->ctrl.eof && pvn_paths_are_all(&l->paths, f->refused);
 }
 
-/* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
+/* Closes it without a GOODBYE, because the comm goes on. The peer may have taken the report
+ * already, and go on with this connection. */
 static void close_next(struct pvn_link_failover *f)
 {
     if (f->next)
@@ -161,7 +164,7 @@ static void close_next(struct pvn_link_failover *f)
 void pvn_link_leave_better(struct pvn_link *l)
 {
     close_next(l->failover);
-    l->failover->exchanged = false; /* not the connection in use */
+    l->failover->exchanged = false; /* the peer has given up only the better connection */
     l->failover->step = PVN_LINK_EXCHANGE_BEGINS;
     if (l->state == PVN_LINK_EXCHANGE)
         pvn_link_note(l, PVN_LINK_AGAIN);
@@ -171,7 +174,7 @@ void pvn_link_drop_next(struct pvn_link *l)
 {
     struct pvn_link_failover *f = l->failover;
 
-    /* It came up, and the peer may have refused it. */
+    /* The connection had come up, and the peer may have refused it. */
     if (l->sender && l->state == PVN_LINK_EXCHANGE)
         pvn_path_memory_lost(&l->paths.memory, f->path,
                              pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
@@ -187,8 +190,9 @@ void pvn_link_drop_next(struct pvn_link *l)
         pvn_link_back_start(l);
 }
 
-/* The old control connection, one in its place, or the one that is to take over, shows that. The old one does also
- * where its path was dead for a time: a process that is stopped dials nobody, but its machine answers there. */
+/* True if the peer is shown by the old control connection, by one in its place, or by the
+ * connection that is to take over. The old one counts even if its path was dead for a time: a
+ * process that is stopped dials nobody, but its machine answers there. */
 static bool is_connected(const struct pvn_link *l)
 {
     const struct pvn_link_failover *f = l->failover;

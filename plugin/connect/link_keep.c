@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* One lock for all. Under it connections are dialled and get their HELLO, which does not block; they have no lanes. */
+/* One lock for all links. Connections are dialled and get their HELLO with the lock held: they have
+ * no lanes, so that does not block. */
 #include "config.h"
 #include "connect/link_keep.h"
 
@@ -21,31 +22,32 @@
 #include "connect/path_watch.h"
 #include "connect/retry.h"
 
-/* A comm that is called makes another connection itself by then. */
+/* A comm that is called makes another connection itself within this time. */
 #define DELAY_NS PVN_NS_PER_S
 
 struct pvn_link_keep {
     struct pvn_link_keep *next;
-    const struct pvn_link
-        *link; /* read by the thread: sender, keeper, and of paths what paths.h says */
-    /* The control connection in use; -1: it is not to be replaced. The comm's thread changes this before it closes
-     * the socket. */
+    /* The answering thread reads its sender and keeper, and of its paths the fields that paths.h
+     * names. */
+    const struct pvn_link *link;
+    /* The control connection in use; -1: it is not replaced. The comm's thread changes this before
+     * it closes the socket. */
     int fd;
     struct pvn_path_watch path;
     uint64_t nonce;        /* of its connection */
-    uint64_t unanswered;   /* acceptor: nonce that the peer may name instead (expect); 0: none */
+    uint64_t unanswered;   /* acceptor: another nonce that the peer may name (expect); 0: none */
     struct pvn_conn *conn; /* the new control connection; connector: from its first attempt on */
     uint64_t dead_ns;      /* when fd was found dead, 0: not */
     uint64_t began_ns, next_ns;
     unsigned attempt;
-    atomic_bool ready; /* conn is for the comm to take */
-    atomic_bool lives; /* the peer has shown that it is there, or its machine has */
+    atomic_bool ready; /* the comm may take conn */
+    atomic_bool lives; /* the peer, or its machine, has shown that it is there */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_link_keep *all;
 
-/* True if poll reports one of these events, an error or the end; at once. */
+/* True if poll reports one of these events, an error or the end. Does not wait. */
 static bool reports(int fd, short events)
 {
     struct pollfd p = {.fd = fd, .events = events};
@@ -53,7 +55,7 @@ static bool reports(int fd, short events)
     return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* True if the peer's machine has taken the HELLO, or with a key what goes before. */
+/* True if the peer's machine has acknowledged the HELLO, or with a key the bytes before it. */
 static bool is_acknowledged(const struct pvn_conn *conn)
 {
     int unsent = 1;
@@ -103,8 +105,9 @@ static void step_dialled(struct pvn_link_keep *k, uint64_t now)
     }
 }
 
-/* True if the connection has ended in order, and nothing waits to be read before that end. Reads nothing: a socket reports an
- * error to one call only, and this one is the comm's, to which an end would be the end of the peer's process. */
+/* True if the connection has ended in order, and all that came before the end has been read. Reads
+ * nothing itself: a socket reports an error to one call only, and that call must be the comm's,
+ * which would take a mere end of stream for the end of the peer's process. */
 static bool hung_up(int fd)
 {
     int unread = 1;
@@ -129,7 +132,8 @@ static void step_sender(struct pvn_link_keep *k, uint64_t now)
         step_dialled(k, now);
 }
 
-/* Takes a newer control connection from the listener. One that is there already is closed: the peer has lost it. */
+/* Takes a newer control connection from the listener. One that is there already is closed, because
+ * the peer has lost it. */
 static void step_receiver(struct pvn_link_keep *k)
 {
     struct pvn_conn *newer = k->fd < 0 ? NULL : pvn_listener_control(k->link->keeper, k->nonce);
@@ -216,7 +220,7 @@ void pvn_link_keep_expect(struct pvn_link *l, uint64_t nonce)
     pthread_mutex_unlock(&lock);
 }
 
-/* The new control connection, if it is ready and alive. */
+/* Takes the new control connection if it is ready and alive; NULL: it is not. */
 static struct pvn_conn *take_ready(struct pvn_link *l)
 {
     struct pvn_link_keep *k = l->keep;

@@ -29,7 +29,7 @@ bool pvn_path_memory_lost(struct pvn_path_memory *m, unsigned path, bool fast, b
             m->home_wait_ns = m->home_ns = 0;
         return false;
     }
-    /* Small messages pass where large ones are lost, so those remembered stay so. */
+    /* Small messages pass where large ones are lost, so a loss that was remembered stays. */
     *lost |= useless;
     if (path == 0 && *lost)
         hold_home(m, now);

@@ -17,16 +17,17 @@
 
 #include "connect/conn.h"
 
-/* Path 0 is the one that NCCL chose, path 1 goes by the present route, and each of the others to one more address of
- * the peer. */
+/* Path 0 is the one that NCCL chose, path 1 follows the present route to the same address, and each
+ * of the others leads to one more address of the peer. */
 enum { PVN_PATHS_MAX = 2 + PVN_OTHER_ADDRS };
 
 struct pvn_path_memory {
-    bool lost[PVN_PATHS_MAX]
-             [2];     /* [1]: lanes of the faster kind (RDMA), [0]: of the fallback (TCP) */
+    /* lost[path][1]: lanes of the faster kind (RDMA); lost[path][0]: lanes of the fallback
+     * (TCP). */
+    bool lost[PVN_PATHS_MAX][2];
     uint64_t home_ns; /* no return to path 0 before this time of the monotonic clock */
-    uint64_t
-        home_wait_ns; /* the pause that ends then; 0: no useless loss there since it last worked */
+    /* The pause that ends then; 0: no useless loss on path 0 since it last worked. */
+    uint64_t home_wait_ns;
 };
 
 /* Records that lanes of a path are lost. fast: their kind, see `lost`. useless: they delivered no message, though
@@ -34,10 +35,10 @@ struct pvn_path_memory {
  * before and are now. */
 bool pvn_path_memory_lost(struct pvn_path_memory *m, unsigned path, bool fast, bool useless,
                           uint64_t lived_ns, uint64_t now);
-/* Sets in cfg that kinds of lane that were lost are not tried on this path. False if no kind is left. */
+/* Restricts cfg to the kinds of lane that were not lost on this path. False if no kind is left. */
 bool pvn_path_memory_allows(const struct pvn_path_memory *m, unsigned path,
                             struct pvn_conn_cfg *cfg);
-/* Forgets all losses, home_ns excepted: where every path was lost, none is worse than another. */
+/* Forgets all losses, but not home_ns: if every path was lost, none is worse than another. */
 void pvn_path_memory_forget(struct pvn_path_memory *m);
 
 #endif

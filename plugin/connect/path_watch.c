@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-/* From one look to the next, and the most that counts between two of them. */
+/* The pause between two looks, and the most time between two looks that counts. */
 #define LOOK_NS (PVN_NS_PER_S / 2)
 #define GAP_NS  (2 * PVN_NS_PER_S)
 /* The kernel counts in ticks of up to 10 ms, and rounds. */
@@ -27,10 +27,10 @@ static bool get_info(int fd, struct tcp_info *info)
 }
 
 /*
- * The kernel sets the count of probes, and that of repeated sends, back when an answer comes.
- * Segments in flight alone say less: a peer without room answers each of them, and accepts none, and
- * the kernel may then send again after two minutes only. So these count if they were sent, or had to
- * be sent again, after the last answer.
+ * True if a segment or a probe has had no answer. The kernel resets the counts of probes and of
+ * retransmits when an answer comes. Segments in flight alone say less: a peer without room answers
+ * each of them but accepts none, and the kernel may then wait two minutes before it retransmits. So
+ * they count if they were sent, or retransmitted, after the last answer.
  */
 static bool is_unanswered(const struct tcp_info *i)
 {
@@ -44,7 +44,7 @@ uint64_t pvn_path_silent(struct pvn_path_watch *w, int fd, uint64_t now)
     struct tcp_info info;
     uint64_t gap, heard_ns;
 
-    if (w->looked_ns == 0) /* a connection that is new has nothing to say yet */
+    if (w->looked_ns == 0) /* a new connection has nothing to report yet */
         w->looked_ns = now;
     gap = now - w->looked_ns;
     if (gap < LOOK_NS)

@@ -40,7 +40,7 @@ bool pvn_paths_more(const struct pvn_paths *p)
     return p->nothers > 0 || p->nbeside > 0;
 }
 
-/* The device with this address, of those that the comm may use. */
+/* The device with this address, among those that the comm may use; NULL: there is none. */
 static const struct pvn_device *device_at(const struct pvn_paths *p, const struct sockaddr *addr)
 {
     for (int i = 0; i < p->home.nports; i++)
@@ -52,8 +52,9 @@ static const struct pvn_device *device_at(const struct pvn_paths *p, const struc
     return NULL;
 }
 
-/* The path to *peer that the kernel would take. False: it leads nowhere. One that leads to another
- * process, because hosts behind a bridge have the same address, ends at the session's number. */
+/* Sets cfg to the path to *peer that the kernel would take. False: it leads nowhere. If it leads to
+ * another process, because hosts behind a bridge have the same address, that process refuses the
+ * session's number. */
 static bool by_route(const struct pvn_paths *p, const struct sockaddr_storage *peer,
                      socklen_t peer_len, struct pvn_conn_cfg *cfg)
 {
@@ -118,7 +119,7 @@ struct pvn_conn_cfg pvn_paths_next(const struct pvn_paths *p, unsigned *attempt)
     }
 }
 
-/* In the first round, as they were lost. */
+/* For the first round: true if the path leads somewhere, and not all of its lanes were lost. */
 static bool is_allowed(const struct pvn_paths *p, unsigned n, struct pvn_conn_cfg *cfg)
 {
     *cfg = p->home;

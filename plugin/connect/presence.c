@@ -24,15 +24,16 @@ static struct place places[PVN_MAX_DEVICES];
 static int nplaces;
 static unsigned holders;
 
-/* Connections that are closed in one call, so that a flood of them holds nobody up. */
+/* Connections per socket that one call closes, so that a flood does not hold up the caller. */
 enum { ANSWERS_MAX = 64 };
-/* From one byte to the next, and for how long none of them is acknowledged before another address is dialled. */
+/* The pause between two bytes; and for how long none may be acknowledged before another address is
+ * dialled. */
 #define BYTE_NS (2 * PVN_NS_PER_S)
 #define DEAD_NS (6 * PVN_NS_PER_S)
 
 /* ---- the connector's process ---- */
 
-/* NULL: it cannot be listened on there. */
+/* Returns the listening socket of a device, and opens it if need be. NULL: it cannot be opened. */
 static const struct place *place_of(const struct pvn_device *dev)
 {
     struct place *p = &places[nplaces];
@@ -41,7 +42,7 @@ static const struct place *place_of(const struct pvn_device *dev)
     for (int i = 0; i < nplaces; i++)
         if (places[i].dev == dev)
             return &places[i];
-    /* An address of one link alone means nothing on another machine. */
+    /* A link-local address means nothing on another machine. */
     if (nplaces == PVN_MAX_DEVICES || pvn_addr_is_link_local((const struct sockaddr *)&dev->addr))
         return NULL;
     *p = (struct place){.dev = dev, .addr = dev->addr};
@@ -109,7 +110,7 @@ void pvn_presence_after_fork(void)
     holders = 0;
 }
 
-/* ---- an acceptor that asks ---- */
+/* ---- the acceptor's probe ---- */
 
 void pvn_presence_probe_end(struct pvn_presence_probe *p)
 {
@@ -140,7 +141,7 @@ static bool dial(struct pvn_presence_probe *p, const struct pvn_wire_addr *addr,
     return p->open;
 }
 
-/* The peer has closed it, or its kernel has: nothing else would come. */
+/* True if the peer's process, or its kernel, has closed the connection. Nothing else comes in. */
 static bool has_ended(int fd)
 {
     uint8_t byte;
@@ -153,7 +154,7 @@ static void send_byte(struct pvn_presence_probe *p, uint64_t now)
     if (p->sent_ns && now - p->sent_ns < BYTE_NS)
         return;
     p->sent_ns = now;
-    /* One that cannot be sent shows in has_ended or by the peer's silence. */
+    /* If the byte cannot be sent, has_ended or the peer's silence shows that. */
     if (send(p->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         pvn_trace(PVN_NET, "presence: errno %d", errno);
 }

@@ -12,7 +12,8 @@ static const struct {
     [PVN_RETRY_DIAL] = {10, 1000, 0},
     [PVN_RETRY_FAILOVER] = {10, 1000, 2000},
     [PVN_RETRY_LOSSES] = {100, 5000, 0},
-    /* The kernel would dial again less and less often, so another attempt is sooner there. */
+    /* The kernel would send its SYN again less and less often, so a new attempt gets through
+     * sooner. */
     [PVN_RETRY_RETURN] = {1000, 60000, 3000},
     /* A return that is useless stalls the job until the loss is noticed. */
     [PVN_RETRY_HOME] = {10000, 600000, 0},

@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The policy of all attempts to connect: after a failure the next attempt waits for twice as long as the one before, from
- * the kind's first pause up to its longest. No kind limits the number of attempts: what ends them is a limit of
- * the whole (CONNECT_TIMEOUT, FAILOVER_TIMEOUT), or success.
+ * The policy of all attempts to connect: after a failure the next attempt waits twice as long as
+ * the one before, from the kind's first pause up to its longest. No kind limits the number of
+ * attempts. They end with success, or when a limit of the whole is over (CONNECT_TIMEOUT,
+ * FAILOVER_TIMEOUT).
  *
  * Threads: any.
  */
@@ -13,7 +14,8 @@
 #include <stdint.h>
 
 enum pvn_retry {
-    PVN_RETRY_DIAL, /* a connection's TCP connection: refused, no route, or closed before the HELLO */
+    /* A connection's TCP connection: refused, no route, or closed before the HELLO. */
+    PVN_RETRY_DIAL,
     PVN_RETRY_FAILOVER, /* a connection that was to take over */
     PVN_RETRY_LOSSES,   /* a comm whose lanes are lost again and again, before it connects */
     PVN_RETRY_RETURN,   /* a connection with better lanes, beside the one in use */
@@ -24,7 +26,7 @@ enum pvn_retry {
     PVN_RETRIES
 };
 
-/* ns; failures: of such attempts in a row, before this one. */
+/* ns: the pause before an attempt, after so many failures of such attempts in a row. */
 uint64_t pvn_retry_pause_ns(enum pvn_retry kind, unsigned failures);
 /* ns: the pause after one of `pause` ns; 0: the first one. */
 uint64_t pvn_retry_next_ns(enum pvn_retry kind, uint64_t pause);

@@ -9,7 +9,7 @@ int pvn_token_of_control(const struct pvn_key *key, uint64_t session, uint64_t n
     return pvn_key_derive(key, "proof", session, nonce, out, PVN_TOKEN_BYTES, err);
 }
 
-/* A data connection's, for one use. */
+/* Derives a secret of a data connection, for one use. */
 static int of_stream(const uint8_t secret[PVN_SECRET_BYTES], const char *use, int lane, int stream,
                      uint8_t *out, size_t len, struct pvn_err *err)
 {

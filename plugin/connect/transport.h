@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport: where devices come from and how a lane on one of them is made. net-tcp has one,
- * net-pvrdma has one; the device table (device.h) asks them all once, at init.
+ * A transport finds devices and makes lanes on them. net-tcp has one, net-pvrdma has one; the
+ * device table (device.h) scans all of them once, at init.
  *
- * A device is what NCCL sees as a NIC. Its facts are filled in by the transport that finds it.
- * Whatever carries its data, a device also has an IP address: there the listener of its comms
- * waits, for the control connection is TCP.
+ * A device is what NCCL sees as a NIC. The transport that finds it fills in its facts. Each device
+ * has an IP address, whatever carries its data: the listener of its comms waits there, because the
+ * control connection is TCP.
  */
 #ifndef PVN_CONNECT_TRANSPORT_H
 #define PVN_CONNECT_TRANSPORT_H
@@ -36,10 +36,11 @@ struct pvn_device {
     int port;         /* from 1 where ports are numbered, else 0 or 1 */
     float latency_us;
     int max_comms;
-    /* Buffers of one receive that NCCL may post, PVN_MAX_RECVS at most. Above 1 it lets several ranks share
-     * a comm (PXN), each with a tag of its own, and a rank may be ahead of the others without limit: only
-     * clear-to-send stops one of them and lets the others pass. 1 where there is none. TCP could have it,
-     * but would pay for it with an entry for each receive, and has it only behind a faster transport. */
+    /* Buffers of one receive that NCCL may post, PVN_MAX_RECVS at most. Above 1, NCCL lets several
+     * ranks share a comm (PXN), each with a tag of its own. A rank may then be ahead of the others
+     * without limit, and only clear-to-send stops it and lets the others pass. So this is 1 for
+     * lanes without clear-to-send. TCP could have it, but would pay for it with an entry for each
+     * receive, and has it only behind a faster transport. */
     int max_recvs;
     int16_t rail, plane; /* NCCL_NET_ID_UNDEF: not known */
     char why[192];       /* why this device is offered, for the banner */
@@ -49,39 +50,40 @@ struct pvn_device {
     struct sockaddr_storage addr; /* where listeners bind and from where connectors dial; port 0 */
     socklen_t addr_len;
     unsigned prefixlen; /* bits of its network */
-    /* Addresses of the same interface in other networks, a public and a private one for example: peers that
-     * share one of these are reached there. */
+    /* Addresses of the same interface in other networks, for example a public and a private one. A
+     * peer that is in one of these networks, too, is reached there. */
     int nmore;
     struct {
         struct sockaddr_storage addr;
         unsigned prefixlen;
     } more[PVN_MORE_ADDRS];
 
-    /* Who makes its lanes, in order of preference; a device with a faster transport may list TCP
-     * behind it. */
+    /* The transports that make its lanes, in order of preference. A device with a faster transport
+     * may list TCP behind it. */
     struct {
         const struct pvn_transport_ops *ops;
         int index; /* the transport's own number of this device */
     } via[2];
     int nvia;
 
-    /* A virtual device: the devices it joins. A physical one: itself. */
+    /* A virtual device: the devices that it joins. A physical device: itself. */
     int nmembers;
     int members[PVN_MAX_LANES];
 };
 
-/* Arguments for making one lane. Valid during the call of lane_new only, except
- * ctx. */
+/* Arguments for making one lane. They stay valid until the lane is closed, so a lane may keep the
+ * pointer. */
 struct pvn_lane_args {
     const struct pvn_device *dev; /* a physical device */
     bool sender;                  /* this end dials */
     uint64_t session, nonce;      /* for the preambles of the lane's own connections */
-    const uint8_t *streams;       /* with a key: PVN_SECRET_BYTES for their tokens; else NULL */
-    bool sealed;                  /* TCP connections' data are, by secrets from `streams` */
-    bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
-    bool clear_to_send;           /* nothing is sent before there is a receive for it */
-    bool may_block;               /* no message waits for calls into a sick adapter */
-    bool spare;        /* messages wait, which other ports may carry: not one that is down */
+    const uint8_t *streams; /* with a key: secret of PVN_SECRET_BYTES for their tokens; else NULL */
+    bool sealed; /* the data of TCP connections are sealed, with secrets derived from `streams` */
+    bool acknowledged;  /* a send is done when the peer has acknowledged its bytes (failover) */
+    bool clear_to_send; /* nothing is sent before there is a receive for it */
+    bool may_block;     /* calls into a sick adapter may block, because no message waits for them */
+    /* Messages wait, and other ports may carry them: a port that is down is not waited for. */
+    bool spare;
     bool large;        /* both ends verify it with full-size packets as well */
     int traffic_class; /* 0 to 255, -1: the system's default */
     /* Acceptor: the address of the listener on this device's interface, with its port. */
@@ -92,24 +94,25 @@ struct pvn_lane_args {
 struct pvn_transport_ops {
     const char *name;      /* for logs and statistics: "tcp", "rdma" */
     const char *chosen_by; /* the variable by which users choose among its devices */
-    /* It works between any two ends, and is used where no other transport does. These alone are
-     * scanned with NCCL_PVRDMA_TRANSPORT=tcp, and none of them with =rdma. */
+    /* Works between any two ends, and is used where no other transport works.
+     * NCCL_PVRDMA_TRANSPORT=tcp scans these transports alone, =rdma none of them. */
     bool is_fallback;
-    bool seals; /* its lanes can do what pvn_lane_args' `sealed` requests */
+    bool seals; /* its lanes can seal data (`sealed` in struct pvn_lane_args) */
     /*
-     * Finds devices: fills up to max entries and returns their number, 0 when there is none.
-     * Negative errno with *err only when looking itself failed. `via`, members and why are the
-     * transport's to fill as well. left_out gets what was not taken and why, for the log; it may
+     * Finds devices: fills in up to `max` entries and returns their number, 0 if there is none. The
+     * transport also fills in `via`, members and why. Negative errno with *err only if the search
+     * itself failed. left_out gets the devices that were not taken and why, for the log; it may
      * stay empty.
      */
     int (*scan)(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err);
-    /* A fresh lane, not yet bound: see lane.h for its life. 0 or a negative errno with *err. */
+    /* Makes a lane, which is not bound yet: lane.h describes its life. 0 or a negative errno with
+     * *err. */
     int (*lane_new)(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
                     struct pvn_err *err);
-    /* Forgets what scan found. No lane is left. */
+    /* Forgets the devices that scan found. All lanes have been closed. */
     void (*unload)(void); /* may be NULL */
-    /* In a forked child: forgets what scan found in the parent and destroys nothing of it, since
-     * descriptors, registrations and adapter contexts are still the parent's. */
+    /* In a forked child: forgets the devices that scan found in the parent. Destroys nothing,
+     * because descriptors, registrations and adapter contexts still belong to the parent. */
     void (*after_fork)(void); /* may be NULL */
 };
 

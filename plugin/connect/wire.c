@@ -22,7 +22,7 @@ enum {
     H_PORT = 32,
     H_MORE = 34,
     H_MORE_BYTES = 6, /* each */
-    H_HAS_KEY = 0x80, /* of H_NMORE's byte */
+    H_HAS_KEY = 0x80, /* a bit in the byte at H_NMORE */
     H_SUM = 48,
     H_MORE_END = 52,
     H_COOKIE = 56
@@ -170,7 +170,7 @@ void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h
     put64(out + H_COOKIE, h->cookie);
 }
 
-/* Addresses that make no sense are left out: the first one does. */
+/* Reads the further addresses. Those without a port are left out; the first address is enough. */
 static void read_more(const uint8_t *in, struct pvn_handle *h)
 {
     int n = in[H_NMORE] & (H_HAS_KEY - 1);
@@ -289,7 +289,8 @@ int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct 
                            in[P_LANE], PVN_MAX_LANES);
     if (len < pvn_preamble_bytes(in, len))
         return 0;
-    /* The session is a secret: judged as a whole, or each byte of it could be guessed alone. */
+    /* The session is a secret. It is compared as a whole, because otherwise each of its bytes could
+     * be guessed alone. */
     if ((get64(in + P_SESSION) ^ session) != 0)
         return pvn_err_set(
             err, -EACCES,
@@ -352,7 +353,7 @@ int pvn_frame_header_decode(const uint8_t in[PVN_FRAME_HEADER_BYTES], struct pvn
     return 0;
 }
 
-/* Bytes to be written, or the fact that they did not fit. */
+/* Bytes to be written; `full` once something did not fit. */
 struct writer {
     uint8_t *p;
     size_t left;
@@ -391,7 +392,7 @@ static void write_bytes(struct writer *w, const void *src, size_t n)
         memcpy(p, src, n);
 }
 
-/* A length in one byte, then so many characters. */
+/* Writes the length in one byte, then the characters. */
 static void write_name(struct writer *w, const char *s)
 {
     size_t n = strnlen(s, PVN_NAME_MAX - 1);
@@ -443,7 +444,7 @@ static uint64_t read_int(struct reader *r, size_t bytes)
     return v;
 }
 
-/* Text from the wire ends up in logs: no control characters. */
+/* Text from the wire ends up in logs, so it loses its control characters. */
 static void clean_copy(char *dst, const uint8_t *src, size_t n)
 {
     size_t i;
@@ -468,7 +469,7 @@ static void read_name(struct reader *r, char dst[PVN_NAME_MAX])
         clean_copy(dst, p, n);
 }
 
-/* As many as this build takes; of the others nothing is known but that they are there. */
+/* Keeps as many addresses as this build has room for, and skips the others. */
 static void read_others(struct reader *r, struct pvn_hello *h)
 {
     int n = r->left > 0 ? (int)read_int(r, 1) : 0;
@@ -693,7 +694,7 @@ int pvn_report_encode(uint8_t *out, size_t cap, const struct pvn_engine_report *
     return written(&w);
 }
 
-/* Only the form is checked; the engine checks what it says. */
+/* Checks only the form; the engine checks the contents. */
 int pvn_report_decode(const uint8_t *in, size_t len, struct pvn_engine_report *r,
                       struct pvn_err *err)
 {

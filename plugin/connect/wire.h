@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wire format of connection set-up, version 1: everything two processes say to each other
- * outside the lanes' own data. Integers are little endian; nothing here depends on the compiler's
+ * The wire format of connection set-up, version 1: all that two processes send each other
+ * besides the lanes' own data. Integers are little endian; nothing here depends on the compiler's
  * layout. The functions are pure: they look at bytes and write bytes, so they can be tested and
  * fuzzed alone.
  *
@@ -11,8 +11,8 @@
  *    0  u8[4] "PVNh"
  *    4  u16   version that the listener speaks best
  *    6  u8    address family: 4 or 6
- *    7  u8    further addresses of the interface: 0 to 2 of IPv4, 0 or 1 of IPv6; older builds have 0,
- *             and do not read it; bit 7: the listener has a key
+ *    7  u8    further addresses of the interface: 0 to 2 of IPv4, 0 or 1 of IPv6; older builds
+ *             write 0 and do not read it; bit 7: the listener has a key
  *    8  u64   session
  *   16  u8[16] address, network byte order; IPv4 in the first 4
  *   32  u16   port
@@ -33,8 +33,8 @@
  *   10  u8[6] zero
  *   16  u64   session, from the handle
  *   24  u64   nonce of the comm
- *   32  kinds 3 and 4: u8[16] token (token.h); behind that of kind 3 everything is sealed (seal.h), or one
- *       ERROR frame in the clear comes back
+ *   32  kinds 3 and 4: u8[16] token (token.h); after kind 3 everything is sealed (seal.h), or
+ *       one ERROR frame comes back in the clear
  *
  * Then, on the control connection, frames in both directions. A header and its body:
  *
@@ -60,8 +60,8 @@
  *       u8[16] address
  *
  *   READY: u32, a bit per lane        ERROR: u16 length, text
- *   GOODBYE: u64, messages that the sender of the frame has received, as far as is known, 0: not;
- *            older builds send none and skip it
+ *   GOODBYE: u64, messages that the sender of the frame has received, 0: not known; older builds
+ *            send no number and skip it
  *   ASK, BEAT: empty                  ALIVE: u32, open requests
  *
  * And, where both ends agreed on failover (structures: engine.h):
@@ -77,13 +77,13 @@
  *
  * A name is a u8 length and as many bytes, without a terminating zero.
  *
- * Nothing decoded is used before its length and range were checked. A decoder returns 0, or a
- * negative errno with the reason in err: -EINVAL the bytes are not ours or damaged,
- * -EPROTONOSUPPORT another version, -EPROTO against the rules of the format.
+ * A decoder checks length and range of all that it returns. It returns 0, or a negative errno with
+ * the reason in err: -EINVAL: the bytes are not ours or damaged; -EPROTONOSUPPORT: another version;
+ * -EPROTO: a breach of the format.
  *
- * Compatibility: the handle, the preamble and the frame header never change; HELLO only grows at
- * its end, an old reader skips what it does not know; ERROR stays as it is. Everything else may
- * change with the version, on which HELLO agrees first.
+ * Compatibility: the handle, the preamble and the frame header never change; HELLO grows only at
+ * its end, and an old reader skips fields that it does not know; ERROR stays as it is. Everything
+ * else may change with the version, on which HELLO agrees first.
  */
 #ifndef PVN_CONNECT_WIRE_H
 #define PVN_CONNECT_WIRE_H
@@ -98,32 +98,33 @@
 #include "engine/lane.h"
 
 enum {
-    PVN_WIRE_VERSION = 1,     /* what this code speaks best */
-    PVN_WIRE_VERSION_MIN = 1, /* and the oldest it still speaks */
+    PVN_WIRE_VERSION = 1,     /* newest version that this code speaks */
+    PVN_WIRE_VERSION_MIN = 1, /* oldest version that it speaks */
 
     PVN_HANDLE_BYTES =
         64, /* NCCL_NET_HANDLE_MAXSIZE of the oldest supported release (nccl/types.h) */
     PVN_PREAMBLE_BYTES = 32,
     PVN_TOKEN_BYTES = 16, /* behind the preamble where there is a key */
     PVN_PREAMBLE_MOST = PVN_PREAMBLE_BYTES + PVN_TOKEN_BYTES,
-    PVN_SECRET_BYTES = 32, /* that both ends have and nobody else */
+    PVN_SECRET_BYTES = 32, /* known to both ends and to nobody else */
     PVN_FRAME_HEADER_BYTES = 8,
     PVN_FRAME_BODY_MAX = 16384,
     PVN_OFFER_BLOB_MAX = 1024, /* of one lane */
     PVN_NAME_MAX = 64,         /* host, device and interface names, with the terminating zero */
-    PVN_OTHER_ADDRS = 3,       /* that a HELLO's reader takes */
-    PVN_MORE_ADDRS = 2,        /* of the interface, in the handle */
+    PVN_OTHER_ADDRS = 3,       /* other addresses that the reader of a HELLO keeps */
+    PVN_MORE_ADDRS = 2,        /* further addresses of the interface, in the handle */
     PVN_REASON_MAX = 1024      /* text of an ERROR frame, with the terminating zero */
 };
 
-/* An address as it travels: no scope, for an interface number means nothing on another machine. */
+/* An address on the wire. It has no scope, because an interface number means nothing on another
+ * machine. */
 struct pvn_wire_addr {
     uint8_t family;    /* 4 or 6 */
     uint16_t port;     /* host byte order */
     uint8_t bytes[16]; /* network byte order, the first 4 for IPv4 */
 };
 
-/* -EAFNOSUPPORT for any other family. */
+/* Returns 0, or -EAFNOSUPPORT for any other family. */
 int pvn_wire_addr_from_sockaddr(struct pvn_wire_addr *a, const struct sockaddr *sa);
 /* scope_id: of the local interface, used for link-local IPv6 addresses only. Returns the length. */
 socklen_t pvn_wire_addr_to_sockaddr(const struct pvn_wire_addr *a, uint32_t scope_id,
@@ -135,21 +136,21 @@ socklen_t pvn_wire_addr_to_sockaddr(const struct pvn_wire_addr *a, uint32_t scop
  * trusted as a pointer.
  */
 struct pvn_handle {
-    uint16_t version; /* of the wire format the listener speaks best */
+    uint16_t version; /* newest wire version that the listener speaks */
     uint64_t session; /* random, one per listener */
     struct pvn_wire_addr addr;
-    /* Further addresses of the same interface and family, where the listener waits, too. */
+    /* Further addresses of the same interface and family, at which the listener waits, too. */
     int nmore;
     struct pvn_wire_addr more[PVN_MORE_ADDRS];
-    bool has_key; /* the listener has, so the connector needs it, too */
+    bool has_key; /* the listener has one, so the connector needs the same one */
     uint64_t cookie;
 };
 
-/* How many further addresses a handle with this first one has room for. */
+/* Returns how many further addresses fit into a handle with this first one. */
 int pvn_handle_room(const struct pvn_wire_addr *first);
 void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h);
 int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struct pvn_err *err);
-/* The cookie alone, in place. */
+/* Reads or writes the cookie alone, in place. */
 uint64_t pvn_handle_cookie(const uint8_t *handle);
 void pvn_handle_set_cookie(uint8_t *handle, uint64_t cookie);
 
@@ -172,31 +173,32 @@ struct pvn_preamble {
 
 /* Returns the number of bytes. */
 int pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_MOST], const struct pvn_preamble *p);
-/* The number of bytes that a preamble of which these have come has at least; once they are there, exactly. */
+/* Returns the length of a preamble whose first `len` bytes are in `in`. It is exact once the kind
+ * is among them, and the shortest possible length before. */
 size_t pvn_preamble_bytes(const uint8_t *in, size_t len);
 /* True for the kinds with a key. */
 bool pvn_preamble_has_token(int kind);
 /*
- * Judges the bytes that have come so far: 1 complete and valid, 0 so far so good, negative not a
- * peer. Before the whole has come it depends on nothing that is secret. -EACCES: another session
- * than `session`, the listener's.
+ * Checks the first `len` bytes of a preamble. 1: complete and valid; 0: valid so far; negative: not
+ * a peer. Until the preamble is complete, the result depends on nothing that is secret. -EACCES: it
+ * names another session than `session`, the listener's.
  */
 int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
                         struct pvn_err *err);
 
 enum pvn_frame_type {
     PVN_FRAME_HELLO = 1,
-    PVN_FRAME_OFFER = 2,     /* connector: its lanes; acceptor: the pairs it chose */
-    PVN_FRAME_READY = 3,     /* lanes that passed verification */
-    PVN_FRAME_ERROR = 4,     /* why the sender of the frame gives up; it closes behind it */
-    PVN_FRAME_GOODBYE = 5,   /* the sender of the frame closes its comm in good order */
-    PVN_FRAME_LANE_DOWN = 6, /* why the sender of the frame pauses the comm (failover) */
+    PVN_FRAME_OFFER = 2,   /* connector: its lanes; acceptor: the pairs it chose */
+    PVN_FRAME_READY = 3,   /* lanes that passed verification */
+    PVN_FRAME_ERROR = 4,   /* why its sender gives up; the sender closes the connection after it */
+    PVN_FRAME_GOODBYE = 5, /* its sender closes its comm in good order */
+    PVN_FRAME_LANE_DOWN = 6, /* why its sender pauses the comm (failover) */
     PVN_FRAME_REPORT = 7,    /* acceptor, on new lanes: what it has received (engine.h) */
-    PVN_FRAME_ANSWER = 8,    /* connector: what it will not send again */
-    PVN_FRAME_ASK = 9,       /* whether the peer is alive and takes what comes (lane.h, overdue) */
-    PVN_FRAME_ALIVE = 10,    /* its answer: the number of requests that are open there */
-    PVN_FRAME_SWITCH = 11,   /* connector: pauses the comm for a better connection, and why */
-    PVN_FRAME_BEAT = 12,     /* set-up: the caller of the end that sends it drives it */
+    PVN_FRAME_ANSWER = 8,    /* connector: messages that it will not send again */
+    PVN_FRAME_ASK = 9, /* query: is the peer alive, and does it take messages (lane.h, overdue) */
+    PVN_FRAME_ALIVE = 10,  /* answer to ASK: the number of open requests */
+    PVN_FRAME_SWITCH = 11, /* connector: pauses the comm for a better connection, and why */
+    PVN_FRAME_BEAT = 12,   /* set-up: shows that the caller of its sender drives the set-up */
     PVN_FRAME_TYPES
 };
 
@@ -213,33 +215,36 @@ const char *pvn_frame_name(int type);
 
 /* Feature bits of HELLO. Unknown ones are ignored. */
 enum {
-    /* This end is driven by isend, irecv and test only, once HELLO is through (NCCL's v4
-     * interface): it may be away for as long as its user computes. */
+    /* Once HELLO is through, only isend, irecv and test drive this end (NCCL's v4 interface). It
+     * may be away for as long as its user computes. */
     PVN_FEATURE_LAZY = 1 << 0,
-    /* The comm is to outlive its lanes; where both ends say so, a connection may be made again. */
+    /* This end requests that the comm outlive its lanes. If both ends do, a connection may be made
+     * again. */
     PVN_FEATURE_FAILOVER = 1 << 1,
     /* This end answers PVN_FRAME_ASK. */
     PVN_FEATURE_ALIVE = 1 << 2,
     /* Only with FAILOVER: a connection may be set up beside the one in use, and the comm switch to it. */
     PVN_FEATURE_FAILBACK = 1 << 3,
-    /* A connection that resumes a comm: it is set up beside the one in use. */
+    /* On a connection that resumes a comm: it is set up beside the one in use. */
     PVN_FEATURE_BESIDE = 1 << 4,
-    /* A connection that resumes a comm: it takes another path than the comm's first one, which
-     * is preferred once that works again. */
+    /* On a connection that resumes a comm: it takes another path than the comm's first one, which
+     * is preferred once it works again. */
     PVN_FEATURE_AWAY = 1 << 5,
-    /* NCCL may let several ranks share this comm and post receives of several buffers. Where both ends
-     * say so, lanes of every kind have clear-to-send. */
+    /* NCCL may let several ranks share this comm and post receives of several buffers. If both ends
+     * set this, lanes of every kind have clear-to-send. */
     PVN_FEATURE_SHARED = 1 << 6,
     /* This end sends and takes PVN_FRAME_BEAT. */
     PVN_FEATURE_BEATS = 1 << 7,
-    /* Only with FAILOVER: a comm of this end takes a new control connection for the lanes that it has. */
+    /* Only with FAILOVER: this end can replace the control connection of a comm and keep the
+     * lanes. */
     PVN_FEATURE_KEEPS = 1 << 8,
-    /* A connection that replaces the control connection, and nothing else, of the one whose nonce
-     * `resumes` has. */
+    /* On a connection that replaces only the control connection of the connection whose nonce is
+     * `resumes`. */
     PVN_FEATURE_CONTROL = 1 << 9,
-    /* Lanes made beside those in use are verified with full-size packets, see pvn_lane_args. */
+    /* This end can verify lanes that are made beside those in use with full-size packets, see
+     * pvn_lane_args. */
     PVN_FEATURE_LARGE = 1 << 10,
-    /* Data connections of TCP are sealed, too, if one of the two ends says so. With a key only. */
+    /* The data of TCP connections are sealed, too, if either end sets this. With a key only. */
     PVN_FEATURE_SEALS_DATA = 1 << 11
 };
 
@@ -252,29 +257,33 @@ struct pvn_hello {
     char plugin_version[PVN_NAME_MAX];
     char host[PVN_NAME_MAX];
     char device[PVN_NAME_MAX];
-    /* The comm whose lanes this connection replaces, by the nonce of its first connection; 0: none.
-     * Older builds do not have the field, which is the last. */
+    /* The comm whose lanes this connection replaces, named by the nonce of its first connection; 0:
+     * none. With CONTROL: the nonce of the connection whose control connection this one replaces.
+     * The HELLO of older builds ends before this field. */
     uint64_t resumes;
-    /* Acceptor, of that comm: messages that it has received, as far as is known; 0: not. Older
-     * builds do not have it either. */
+    /* Acceptor: how many messages that comm has received, as far as is known; 0: not known. The
+     * HELLO of older builds ends before this field. */
     uint64_t received;
-    /* Acceptor, where failover was agreed: where else its listener can be reached, on interfaces
-     * that have nothing to do with the connection's. Connector that requests failover: where its process can
-     * be seen (presence.h). Older builds do not have it either, and do not read a connector's. */
+    /* Acceptor, if failover is agreed: other addresses of its listener, on interfaces that have
+     * nothing to do with the connection's. Connector that requests failover: addresses where its
+     * process can be seen (presence.h). The HELLO of older builds ends before this field, and they
+     * do not read a connector's. */
     int nothers;
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
 };
 
-/* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */
+/* One lane of an offer. The blob is private to the lane (lane.h, offer and bind). */
 struct pvn_lane_offer {
-    /* connector: own lane number, the port's place among the device's for the best lane of each; acceptor: which
-     * of the connector's lanes it pairs */
+    /* Connector: the lane's number. For the best lane of each port that is the port's index, for
+     * the others a number after these. Acceptor: the number of the connector's lane that this one
+     * is paired with. */
     uint8_t index;
-    int16_t rail;            /* of its device; -1: not known */
+    int16_t rail;            /* that of its device; -1: not known */
     char kind[PVN_NAME_MAX]; /* lane->ops->name */
     char name[PVN_NAME_MAX]; /* interface or port, for messages */
     uint16_t len;
-    const uint8_t *blob; /* borrowed: from the lane when encoding, from the frame when decoded */
+    /* Borrowed: points into the lane's buffer (encoding) or the frame (decoded). */
+    const uint8_t *blob;
 };
 
 struct pvn_offer {
@@ -283,9 +292,9 @@ struct pvn_offer {
 };
 
 /*
- * Bodies. Encoders return the number of bytes, or -ENOSPC when cap is too small and -EINVAL for
- * what cannot be said. Names that do not fit are cut, names from the wire lose their control
- * characters.
+ * Frame bodies. Encoders return the number of bytes, -ENOSPC if cap is too small, or -EINVAL for
+ * values that the format has no room for. Names that do not fit are cut off. Names from the wire
+ * lose their control characters.
  */
 int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h);
 int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct pvn_err *err);
@@ -296,7 +305,7 @@ int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_
 int pvn_alive_encode(uint8_t *out, size_t cap, uint32_t open);
 int pvn_alive_decode(const uint8_t *in, size_t len, uint32_t *open, struct pvn_err *err);
 int pvn_goodbye_encode(uint8_t *out, size_t cap, uint64_t received);
-/* 0 where the peer has not said it. */
+/* 0 if the peer has not sent a number. */
 uint64_t pvn_goodbye_decode(const uint8_t *in, size_t len);
 int pvn_reason_encode(uint8_t *out, size_t cap, const char *text);
 int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX],
@@ -311,7 +320,8 @@ int pvn_answer_encode(uint8_t *out, size_t cap, const struct pvn_engine_answer *
 int pvn_answer_decode(const uint8_t *in, size_t len, struct pvn_engine_answer *a,
                       struct pvn_err *err);
 
-/* The version both ends speak, or -EPROTONOSUPPORT with a text that names both ranges. */
+/* Returns the version that both ends speak, or -EPROTONOSUPPORT with a text that names both
+ * ranges. */
 int pvn_wire_agree(const struct pvn_hello *mine, const struct pvn_hello *theirs,
                    struct pvn_err *err);
 
