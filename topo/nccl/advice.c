@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which NIC we advise for each GPU, beside what NCCL takes: bandwidth that differs by more than a
- * factor of two first, then the path's class, then little sharing, then what is left of bandwidth,
- * NUMA distance, and last NCCL's own choice. Whose share of a NIC is less than what another one
- * would give it is moved there. */
+/* The NIC that we advise for each GPU, beside the one that NCCL takes. The criteria in order: a
+ * bandwidth that differs by more than a factor of two, the path's class, little sharing, the
+ * remaining difference in bandwidth, NUMA distance, and NCCL's own choice. A GPU then moves to
+ * another NIC if that gives it more than its share of the advised one. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "topo/nccl/assign.h"
 #include "topo/nccl/pair_priv.h"
 
-/* Classes are below this, so that each halving of the bandwidth outweighs every class. */
+/* Larger than any class, so that each halving of the bandwidth outweighs every class. */
 #define HALVING 16
 
 static bool virtual_kind(enum pvn_topo_net_kind kind)
@@ -28,7 +28,7 @@ static bool virtual_kind(enum pvn_topo_net_kind kind)
     }
 }
 
-/* A file says no more than the name; these are the ones that their makers reserve. */
+/* A file has only the name. These prefixes are reserved by the makers of virtual interfaces. */
 static bool virtual_name(const char *name)
 {
     static const char *const prefixes[] = {"virbr", "veth", "docker", "br-",     "vnet", "tap",
@@ -39,7 +39,7 @@ static bool virtual_name(const char *name)
     return strcmp(name, "lo") == 0;
 }
 
-/* Bridges and the like end inside this host, or in a CPU; no wire is theirs. */
+/* True for bridges and other interfaces that end inside this host or in a CPU and have no wire. */
 static bool is_virtual(const struct pvn_topo_pairs *p, int net)
 {
     if (pvn_topo_pairs_net_pci(p, net) >= 0 ||
@@ -51,8 +51,8 @@ static bool is_virtual(const struct pvn_topo_pairs *p, int net)
     return virtual_name(net_name(p, net));
 }
 
-/* The class of the graph's path. Where the hypervisor hides the tree, equal for all pairs that it
- * does not itself put on different NUMA nodes. */
+/* The class of the graph's path. If the hypervisor hides the tree, the class is equal for all
+ * pairs, except those that the hypervisor itself puts on different NUMA nodes. */
 static int class_distance(const struct pvn_topo_pairs *p, int gpu, int net)
 {
     const struct pvn_topo_ntree *t = p->tree;
@@ -65,7 +65,7 @@ static int class_distance(const struct pvn_topo_pairs *p, int gpu, int net)
     return a >= 0 && b >= 0 && a != b ? PVN_TOPO_NPATH_SYS : PVN_TOPO_NPATH_PHB;
 }
 
-/* The narrowest link of the path, the wire of the NIC included. */
+/* Bandwidth of the narrowest link of the path, including the NIC's wire. */
 static float path_bw(const struct pvn_topo_pairs *p, int gpu, int net)
 {
     return pvn_topo_ntree_gpu_net(p->tree, gpu, net)->bw;
@@ -80,7 +80,7 @@ static float best_bw(const struct pvn_topo_pairs *p, int gpu)
     return best;
 }
 
-/* How often the bandwidth is halved against the best there is, a factor of two being free. */
+/* How many times the bandwidth is halved compared with the best one. A factor of two is ignored. */
 static int halvings(float best, float bw)
 {
     int n = 0;
@@ -91,7 +91,7 @@ static int halvings(float best, float bw)
     return n;
 }
 
-/* SLIT distance where the machine has it, else 10 inside a node and 20 between nodes. */
+/* SLIT distance if the machine has it, else 10 inside a node and 20 between nodes. */
 static int numa_distance(const struct pvn_topo_pairs *p, int gpu, int net)
 {
     const struct pvn_topo_ntree *t = p->tree;
@@ -113,8 +113,8 @@ static int place_in_nccl(const struct pvn_topo_pair *pair, int net)
     return 2;
 }
 
-/* The order of equals: missing bandwidth in percent of the best, NUMA distance, NCCL. A file
- * may make the bandwidth negative; then all of it is missing. */
+/* Tie breaker among equals: missing bandwidth in percent of the best, NUMA distance, NCCL's choice.
+ * A file may state a negative bandwidth; then all of it is missing. */
 static int tie_breaker(const struct pvn_topo_pairs *p, int gpu, int net, float best)
 {
     float bw = path_bw(p, gpu, net);
@@ -128,9 +128,9 @@ static bool same_wire(const struct pvn_topo_nnode *a, const struct pvn_topo_nnod
            a->net.port == b->net.port && a->net.guid != 0;
 }
 
-/* Every link of the path except the two ends' own: the edges of the tree by the node below them,
- * and the wire, which nets with equal guid and port share. Links between CPUs are not counted:
- * which path the data takes there is not known. */
+/* Lists the links of the path, without those of the two ends: the edges of the tree by the node
+ * below them, and the wire, which nets with equal guid and port share. Links between CPUs are not
+ * counted, because the data's path there is unknown. */
 static int *links_of(const struct pvn_topo_pairs *p, int gpu, int net)
 {
     const struct pvn_topo_ntree *t = p->tree;
@@ -146,7 +146,7 @@ static int *links_of(const struct pvn_topo_pairs *p, int gpu, int net)
         if (below < 0 || t->nodes[below].kind == PVN_TOPO_NN_GPU)
             continue;
         if (t->nodes[below].kind == PVN_TOPO_NN_NET) {
-            /* The wire is named after the first net on it. */
+            /* The first net on a wire stands for the wire. */
             for (int m = 0; m < t->n_nets; m++) {
                 if (m == net || same_wire(&t->nodes[t->nets[m]], &t->nodes[below])) {
                     below = t->nets[m];
@@ -178,8 +178,8 @@ static bool is_given(const struct pvn_topo_pairs *p, int net)
     return false;
 }
 
-/* A port that nobody was given goes to the GPU that has another port of its card, at the same
- * distance, and the fewest so far. */
+/* Gives each unused port to the GPU that has another port of its card at the same distance and has
+ * the fewest ports. */
 static void give_idle_ports(struct pvn_topo_pairs *p, const int *distance)
 {
     size_t cols = (size_t)p->tree->n_nets;
@@ -206,9 +206,9 @@ static int wire_of(const struct pvn_topo_pairs *p, int net)
     return n;
 }
 
-/* The NIC, of a class that is no worse, that gives this GPU most, if that is more than its share of
- * the advised one; else -1. `wire` has the wire of each NIC, `users` counts the GPUs on each
- * wire. */
+/* Finds the NIC, of a class that is no worse, that gives this GPU the most bandwidth, if that is
+ * more than its share of the advised NIC; else -1. `wire` has the wire of each NIC, `users` counts
+ * the GPUs on each wire. */
 static int better_than_share(const struct pvn_topo_pairs *p, int g, const int *distance,
                              const int *wire, const int *users)
 {
@@ -226,14 +226,15 @@ static int better_than_share(const struct pvn_topo_pairs *p, int g, const int *d
     return to;
 }
 
-/* The assignment puts every GPU on a NIC that is fast alone, however many share it. */
+/* Moves GPUs away from shared NICs: the assignment prefers a NIC that is fast for one GPU, however
+ * many share it. */
 static int spread(struct pvn_topo_pairs *p, const int *distance)
 {
     int nets = p->tree->n_nets, *wire = calloc((size_t)nets * 2 + 1, sizeof(*wire));
     if (!wire)
         return -ENOMEM;
     int *users = wire + nets,
-        left = 4 * p->n; /* each GPU has a preference of its own: it might not end */
+        left = 4 * p->n; /* a limit, because GPUs with different preferences may never settle */
     for (int n = 0; n < nets; n++)
         wire[n] = wire_of(p, n);
     for (int g = 0; g < p->n; g++)
@@ -252,13 +253,13 @@ static int spread(struct pvn_topo_pairs *p, const int *distance)
         pair->moved = true;
         p->exact = false;
         left--;
-        g = -1; /* others may gain by it */
+        g = -1; /* start again, because other GPUs may gain by the move */
     }
     free(wire);
     return 0;
 }
 
-/* A nearer NIC that was passed over for its bandwidth surprises people. */
+/* Explains why a nearer NIC with less bandwidth was not advised, because this surprises people. */
 static void explain_slower(const struct pvn_topo_pairs *p, struct pvn_topo_pair *pair)
 {
     float bw = path_bw(p, pair->gpu, pair->advice);
@@ -328,7 +329,7 @@ static bool link_stated(const struct pvn_topo_nnode *node)
     return speed && speed[0] && width && width[0] && strcmp(width, "0") != 0;
 }
 
-/* Facts from which an optimum would have to be proven, and which are not there. */
+/* Notes facts that are unknown, so that an optimum cannot be proven. */
 static void find_unknown(struct pvn_topo_pairs *p)
 {
     const struct pvn_topo_ntree *t = p->tree;

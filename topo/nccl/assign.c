@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Partial assignments that the exact search may look at. */
+/* Limit of partial assignments in the exact search. */
 #define BUDGET 200000
 
 struct search {
     const struct pvn_topo_assign *p;
     int *users; /* per link */
     int *now, *best;
-    int *least; /* per row: its smallest distance; only such columns can be part of an optimum */
-    int *rest;  /* per row: the least second distance that it and all later rows must still add */
+    int *least; /* per row: its smallest distance; an optimum has only such columns */
+    int *rest;  /* per row: a lower bound of the second distance that it and all later rows add */
     long best_share, best_second;
     long budget;
 };
@@ -84,7 +84,8 @@ static void descend(struct search *s, int row, long share, long second_sum)
     }
 }
 
-/* One row after the other takes the column that adds least; a first answer to improve on. */
+/* Assigns each row in turn the column that adds the least cost, as a first solution to improve
+ * on. */
 static void greedy(struct search *s)
 {
     for (int row = 0; row < s->p->rows; row++) {
@@ -120,7 +121,7 @@ static long lift(struct search *s, int row, int col)
                          second(s->p, row, col);
 }
 
-/* Moves a single row, or in a small machine two rows together, where that helps. */
+/* Moves a single row or, in a small machine, two rows together if that helps. */
 static bool improve(struct search *s)
 {
     bool pairs = s->p->rows * s->p->cols <= 256;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which nets NCCL would fuse into one virtual device, and which may face each other across hosts
- * (NCCL 2.30 src/graph/topo.cc ncclTopoForceMerge, ncclTopoAutoMerge, ncclTopoGetPath;
+/* The nets that NCCL would fuse into one virtual device, and those that may be connected across
+ * hosts (NCCL 2.30 src/graph/topo.cc ncclTopoForceMerge, ncclTopoAutoMerge, ncclTopoGetPath;
  * misc/utils.cc parseStringList; search.cc NCCL_CROSS_NIC). */
 #include "topo/nccl/pair.h"
 
@@ -23,8 +23,8 @@ static int up_from(const struct pvn_topo_ntree *t, int node, int *chain, int max
     return n;
 }
 
-/* NCCL measures this distance in its document, not in the graph:
- * by the first element above both. */
+/* The distance of two nets. NCCL measures it in its document, not in the graph: by the first
+ * element above both. */
 static int document_distance(const struct pvn_topo_ntree *t, int a, int b)
 {
     int up_a[PVN_TOPO_NDOC_MAX_DEPTH + 8], up_b[PVN_TOPO_NDOC_MAX_DEPTH + 8];
@@ -40,7 +40,7 @@ static int document_distance(const struct pvn_topo_ntree *t, int a, int b)
     }
     if (common >= 0 && t->nodes[common].kind == PVN_TOPO_NN_NIC)
         return PVN_TOPO_MERGE_PORT;
-    /* Functions of one card: bus ids equal but for the last character. */
+    /* Functions of one card have bus ids that differ only in the last character. */
     if (n_a > 0 && n_b > 0) {
         const char *x = t->nodes[up_a[n_a - 1]].busid, *y = t->nodes[up_b[n_b - 1]].busid;
         size_t len = strlen(x);
@@ -51,11 +51,12 @@ static int document_distance(const struct pvn_topo_ntree *t, int a, int b)
         return PVN_TOPO_NPATH_SYS;
     if (t->nodes[common].kind == PVN_TOPO_NN_CPU)
         return PVN_TOPO_NPATH_PHB;
-    /* One switch between them: each hangs on it with its NIC and nothing else. */
+    /* Each hangs on a common switch with its NIC and nothing else in between. */
     return n_a <= 2 && n_b <= 2 ? PVN_TOPO_NPATH_PIX : PVN_TOPO_NPATH_PXB;
 }
 
-/* The next piece of text between separators; empty ones are passed over as strtok does. NULL at the end. */
+/* The next piece of text between separators, without empty ones, as with strtok. NULL at the
+ * end. */
 static const char *next_piece(const char **at, char separator, size_t *len)
 {
     const char *piece;
@@ -68,7 +69,8 @@ static const char *next_piece(const char **at, char separator, size_t *len)
     return *len > 0 ? piece : NULL;
 }
 
-/* "NAME", "NAME:PORT" against a net; NCCL cuts at the first colon and compares the whole name. */
+/* True if "NAME" or "NAME:PORT" matches a net. NCCL cuts at the first colon and compares the whole
+ * name. */
 static bool item_matches(const char *item, size_t len, const struct pvn_topo_nnode *net)
 {
     const char *colon = memchr(item, ':', len);
@@ -78,8 +80,8 @@ static bool item_matches(const char *item, size_t len, const struct pvn_topo_nno
            (port == -1 || net->net.port == -1 || net->net.port == port);
 }
 
-/* How many names are in the set, and whether the net is one of them. NCCL reads no more names than
- * a virtual device of the newest interface can have. */
+/* Counts the names in the set; *matches: the net is one of them. NCCL reads no more names than a
+ * virtual device of the newest interface can have. */
 static int in_set(const char *set, size_t set_len, const struct pvn_topo_nnode *net, bool *matches)
 {
     char text[1024];
@@ -95,7 +97,8 @@ static int in_set(const char *set, size_t set_len, const struct pvn_topo_nnode *
     return names;
 }
 
-/* The sets of NCCL_NET_FORCE_MERGE. False, with a sentence, for what ends the job's start. */
+/* Groups the sets of NCCL_NET_FORCE_MERGE. False, with a sentence, if the value makes NCCL's start
+ * fail. */
 static bool force_merge(const struct pvn_topo_pairs *p, const int *by_dev, int max_devs, int *group,
                         char *problem, size_t len)
 {
@@ -166,7 +169,7 @@ int pvn_topo_pairs_fusion(const struct pvn_topo_pairs *p, int max_devs, int *gro
     if (!by_dev)
         return -ENOMEM;
     problem[0] = '\0';
-    /* NCCL goes through the plugin's list, not the tree's. */
+    /* NCCL uses the order of the plugin's list, not of the tree. */
     for (int i = 0; i < t->n_nets; i++) {
         int at = i;
         for (; at > 0 && net_node(p, by_dev[at - 1])->net.dev > net_node(p, i)->net.dev; at--)

@@ -24,8 +24,8 @@ struct judge {
 #define SAY(field, ...) snprintf(j->step->field, sizeof(j->step->field), __VA_ARGS__)
 
 /* Kernel drivers whose rdma-core provider can register a dma-buf (rdma-core 2026: the operation
- * reg_dmabuf_mr), by the PCI function's driver or the RDMA device's own: irdma's functions are on ice, idpf or i40e.
- * vmw_pvrdma is not among them. */
+ * reg_dmabuf_mr), by the PCI function's driver or the RDMA device's own: irdma's functions are on
+ * ice, idpf or i40e. The list does not include vmw_pvrdma. */
 static bool dmabuf_driver(const char *driver)
 {
     static const char *const drivers[] = {"mlx5_core", "mlx5_ib", "bnxt_re", "bnxt_en",
@@ -49,7 +49,7 @@ static void judge_pvrdma(struct judge *j)
         "the VM a passthrough or SR-IOV NIC beside the GPU");
 }
 
-/* The NIC's driver and the kernel's modules, of a real machine. */
+/* Judges the NIC's driver and the kernel's modules of a real machine. */
 static void judge_live(const struct pvn_topo *topo, const struct pvn_topo_nccl_env *env,
                        const struct pvn_topo_nic *nic, struct pvn_topo_gdr_step *step)
 {
@@ -146,7 +146,7 @@ static void judge_gpu(struct judge *j)
 
 static void judge_partition(struct judge *j)
 {
-    /* NCCL 2.30 writes the attribute of every GPU: -1 of a whole one (init.cc mloPart). */
+    /* NCCL 2.30 writes this attribute for every GPU; -1 means a whole GPU (init.cc mloPart). */
     int part = j->gpu_node->gpu.mlopart;
     j->step->title = "the GPU is whole";
     j->step->result = PVN_TOPO_GDR_YES;
@@ -195,7 +195,7 @@ static void judge_send(struct judge *j)
     }
 }
 
-/* Grace: NVIDIA's own CPU, whose NVLink-C2C to the GPU only NVML reports. */
+/* True if the CPU may be Grace, NVIDIA's own CPU, whose NVLink-C2C to the GPU only NVML reports. */
 static bool may_have_c2c(const struct judge *j)
 {
     int pci = j->topo ? pvn_topo_pairs_gpu_pci(j->pairs, j->gpu) : -1;
@@ -217,8 +217,8 @@ static void judge_distance(struct judge *j)
                 : env->gdr_c2c      ? PVN_TOPO_NPATH_P2C
                                     : PVN_TOPO_NPATH_PXB;
 
-    /* A detour replaced the type by PHB because GPUDirect was refused; the level itself is measured
-     * on what was there before, except that C2C turns PHB into P2C. */
+    /* If GPUDirect was refused, a detour has replaced the type by PHB. The level is measured on the
+     * type before the detour, except that C2C turns PHB into P2C. */
     if (relay == j->gpu && !route->detour && route->type < type)
         type = route->type;
     j->step->title = "they are near enough";
@@ -239,7 +239,7 @@ static void judge_distance(struct judge *j)
             "PHB by PCIe; NVLink-C2C from GPU to CPU, which sysfs does not show, makes it P2C");
         return;
     }
-    /* No distance makes a device reach GPU memory that cannot register it. */
+    /* A device that cannot register GPU memory cannot reach it at any distance. */
     if (j->nic && j->nic->pvrdma)
         return;
     if (hidden)
@@ -279,7 +279,7 @@ static void sum_up(struct judge *j, struct pvn_topo_gdr *out)
     out->first_no = -1;
     for (int i = 0; i < PVN_TOPO_GDR_CONDITIONS; i++) {
         const struct pvn_topo_gdr_step *step = &out->steps[i];
-        /* Reading is refused for sending alone: receiving goes on, so it does not decide. */
+        /* A refused read affects only sending; receiving still works, so it does not decide. */
         if (step->result == PVN_TOPO_GDR_NO && out->first_no < 0 && i != PVN_TOPO_GDR_SEND)
             out->first_no = i;
         if (step->result == PVN_TOPO_GDR_UNKNOWN && !unknown)

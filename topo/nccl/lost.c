@@ -49,7 +49,7 @@ int pvn_topo_ndoc_lost(const struct pvn_topo_ndoc_node *pci, char *list, size_t 
     return n;
 }
 
-/* Like those of hints: no machine has domain ffff. */
+/* An unused bus id in domain ffff, which no machine has (as with hints). */
 static void free_busid(const struct pvn_topo_ndoc *doc, char *busid, size_t len)
 {
     for (unsigned n = 0; n < 0xffff; n++) {
@@ -67,7 +67,7 @@ static int place_of(const struct pvn_topo_ndoc_node *node)
     return at;
 }
 
-/* Takes a node out of its parent's list; attach puts it elsewhere. */
+/* Removes a node from its parent's list; attach puts it elsewhere. */
 static void detach(struct pvn_topo_ndoc_node *node)
 {
     int at = place_of(node);

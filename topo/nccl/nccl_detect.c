@@ -15,11 +15,13 @@ struct detect {
     const struct pvn_topo *topo;
     struct pvn_topo_ndoc *doc;
     struct pvn_topo_ndoc_node *system;
-    bool sorted; /* children by bus id, as while NCCL builds one rank's document; appended later on
-                  */
+    /* children are sorted by bus id, as while NCCL builds one rank's document; later ones are
+     * appended */
+    bool sorted;
 };
 
-/* "DDDD:BB:DD.F" and nothing longer: a path component of any other shape ends NCCL's walk. */
+/* True for "DDDD:BB:DD.F" and nothing longer. A path component of any other form ends NCCL's
+ * walk. */
 static bool is_busid(const char *text)
 {
     static const char shape[] = "xxxx:xx:xx.x";
@@ -40,8 +42,8 @@ static int set_hex(struct pvn_topo_ndoc_node *node, const char *key, int value, 
     return pvn_topo_ndoc_set_if_unset(node, key, text);
 }
 
-/* The smaller of the function's and the port's maximum, as text; a text without a number counts as
- * endless, so that the other one is taken. */
+/* The smaller of the function's and the port's maximum speed, as text. A text without a number
+ * counts as infinite, so that the other one is used. */
 static const char *slower(const struct pvn_topo_pci *pci, const struct pvn_topo_pci *port)
 {
     const char *mine = pci->link.speed_max_text, *theirs = port ? port->link.speed_max_text : "";
@@ -56,8 +58,9 @@ static int lanes(int width)
     return width == PVN_TOPO_UNKNOWN ? 0 : width;
 }
 
-/* True for a port whose link says nothing about the hardware: a hypervisor's, VMware's root port and QEMU's ports
- * (Red Hat's ids) wherever they are seen. A port of hints or of a host's tree describes the hardware. */
+/* True for an emulated port, whose link does not describe the hardware: a hypervisor's, VMware's
+ * root port and QEMU's ports (Red Hat's ids) wherever they appear. A port of hints or of a host's
+ * tree does describe the hardware. */
 static bool emulated(const struct pvn_topo *topo, const struct pvn_topo_pci *port)
 {
     if (port->flags & PVN_TOPO_PCI_INVENTED)
@@ -66,9 +69,10 @@ static bool emulated(const struct pvn_topo *topo, const struct pvn_topo_pci *por
            (port->vendor == 0x15ad && port->device == 0x07a0);
 }
 
-/* A GPU's speed is NVML's present one once a job has woken the link (xml.cc link_speed): what sysfs says of an
- * idle GPU, 2.5 GT/s, is lower. It is the maximum of both ends, but for a passthrough below an emulated port, which
- * is as fast as the hardware, or one that already runs faster than its port claims. */
+/* A GPU's link speed. NCCL takes NVML's present speed after a job has woken the link (xml.cc
+ * link_speed); sysfs shows an idle GPU's lower speed, 2.5 GT/s. So this takes the maximum that both
+ * ends support. Exceptions are a passthrough GPU below an emulated port, which runs as fast as the
+ * hardware, and a GPU that already runs faster than its port claims. */
 static const char *gpu_speed(const struct pvn_topo *topo, const struct pvn_topo_pci *pci,
                              const struct pvn_topo_pci *port)
 {
@@ -84,13 +88,13 @@ static const char *gpu_speed(const struct pvn_topo *topo, const struct pvn_topo_
 static int set_link(const struct pvn_topo *topo, struct pvn_topo_ndoc_node *node,
                     const struct pvn_topo_pci *pci, const struct pvn_topo_pci *port, bool gpu)
 {
-    /* 255, the kernel's word for an unknown width, is a number to NCCL (xml.cc link_width). */
+    /* 255, the kernel's value for an unknown width, is a number to NCCL (xml.cc link_width). */
     int mine = lanes(pci->link.width_max_read),
         theirs = port ? lanes(port->link.width_max_read) : 0;
     int width = mine < theirs ? mine : theirs;
     const char *speed = slower(pci, port);
     if (gpu) {
-        /* NVML's answers; when it has none NCCL writes "16.0 GT/s" and 16 (xml.cc). */
+        /* These stand for NVML's answers. Without them NCCL writes "16.0 GT/s" and 16 (xml.cc). */
         width = lanes(pci->link.width) > 0 ? pci->link.width : 16;
         speed = gpu_speed(topo, pci, port);
         if (speed[0] == '\0')
@@ -102,7 +106,8 @@ static int set_link(const struct pvn_topo *topo, struct pvn_topo_ndoc_node *node
                                                  : pvn_topo_ndoc_set_int(node, "link_width", width);
 }
 
-/* NCCL looks for links of Broadcom's switches where the maker is 0x1000 (xml.cc, os/linux.cc ncclOsGetBcmLinks). */
+/* Adds links between Broadcom switches. NCCL looks for them if the vendor is 0x1000 (xml.cc,
+ * os/linux.cc ncclOsGetBcmLinks). */
 static int add_switch_links(struct detect *d, struct pvn_topo_ndoc_node *node, int index)
 {
     const char *vendor = pvn_topo_ndoc_get(node, "vendor");
@@ -127,7 +132,7 @@ static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int 
     bool gpu = pvn_topo_gpu_of_pci(d->topo, index) >= 0;
     char class[16];
     if (pci->class_code != PVN_TOPO_UNKNOWN) {
-        /* sysfs overrules the file here, and only here. */
+        /* Only here sysfs overrules the file. */
         snprintf(class, sizeof(class), "0x%06x", (unsigned)pci->class_code);
         if (pvn_topo_ndoc_set(node, "class", class) < 0)
             return -ENOMEM;
@@ -142,16 +147,16 @@ static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int 
     return set_link(d->topo, node, pci, port, gpu);
 }
 
-/* CPUID's family as NCCL adds it up: base plus extended family times 16, where the kernel adds the
- * two. Zen 3, family 25, is 175 to NCCL. */
+/* CPUID's family as NCCL computes it: base plus extended family times 16, whereas the kernel adds
+ * the two. Zen 3, family 25, is 175 to NCCL. */
 static long nccl_family(int family)
 {
     return family >= 15 ? 15 + ((long)(family - 15) << 4) : family;
 }
 
-/* A map that fits into a value: one of more than 896 CPUs does without the zeros at its start and
- * before each word's digits, which NCCL's reader of masks does not need. NULL where that is still too
- * long or names CPUs beyond NCCL's 1024: left out, NCCL looks the map up itself. */
+/* A CPU map that fits into a value. A map of more than 896 CPUs is written without leading zeros in
+ * it and in each word, which NCCL's reader of masks does not need. NULL if it is still too long or
+ * names CPUs beyond NCCL's 1024: without the attribute, NCCL looks the map up itself. */
 static const char *affinity_of(const char *map, char out[PVN_TOPO_NCCL_XML_VALUE + 1])
 {
     size_t used = 0, words = 0;
@@ -181,9 +186,8 @@ static int set_cpu_attrs(struct detect *d, struct pvn_topo_ndoc_node *node)
     const struct pvn_topo_cpu *cpu = &d->topo->cpu;
     const char *numa_text = pvn_topo_ndoc_get(node, "numaid");
     int numa = pvn_topo_find_numa(d->topo, (int)strtol(numa_text ? numa_text : "", NULL, 0));
-    /* A node -1 or "" has no cpumap of its own: NCCL reads nodeN with strtoul, so -1 finds nothing
-     * and
-     * "" finds node 0. */
+    /* A node -1 or "" has no cpumap of its own. NCCL parses the number of nodeN with strtoul, so -1
+     * finds no file and "" finds node 0. */
     char fits[PVN_TOPO_NCCL_XML_VALUE + 1];
     const char *affinity = numa >= 0 ? affinity_of(d->topo->numas[numa].cpumap, fits) : "";
     if (affinity && pvn_topo_ndoc_set_if_unset(node, "affinity", affinity) < 0)
@@ -214,8 +218,8 @@ static struct pvn_topo_ndoc_node *cpu_node(struct detect *d, const char *numa)
     return set_cpu_attrs(d, cpu) < 0 ? NULL : cpu;
 }
 
-/* The numa_node file's text. A hint or a host's tree that says otherwise is what a topology file
- * will say, so it goes first. */
+/* The text of numa_node. A node from a hint or a host's tree replaces it, because the topology file
+ * will state that node. */
 static const char *numa_text(const struct pvn_topo_pci *pci, char *buf, size_t len)
 {
     if (!(pci->flags & PVN_TOPO_PCI_NUMA_HINTED))
@@ -239,8 +243,8 @@ static int attach(struct detect *d, struct pvn_topo_ndoc_node *parent,
     return pvn_topo_ndoc_attach(parent, node, at);
 }
 
-/* NCCL looks a function up by a 12-character name: with a longer domain it finds nothing, and the
- * node stays without attributes on a cpu -1. */
+/* True if NCCL finds the function. NCCL looks it up by a 12-character name, so it finds none with a
+ * longer domain, and the node stays without attributes on a cpu -1. */
 static bool is_found(const struct pvn_topo_pci *pci)
 {
     return is_busid(pci->bdf) && !(pci->flags & PVN_TOPO_PCI_NO_PATH);
@@ -254,8 +258,8 @@ static int set_no_link(struct pvn_topo_ndoc_node *node)
                : 0;
 }
 
-/* Completes what a file has above a function, as far as its cpu: NCCL goes on to the parent that the
- * file gives (xml.cc ncclTopoGetXmlFromSys, its end). */
+/* Completes the elements that a file has above a function, up to its cpu: NCCL continues with the
+ * parent that the file gives (xml.cc ncclTopoGetXmlFromSys, its end). */
 static int complete_above(struct detect *d, struct pvn_topo_ndoc_node *node)
 {
     for (int level = 0; node && level <= PVN_TOPO_NDOC_MAX_DEPTH; node = node->parent, level++) {
@@ -272,8 +276,8 @@ static int complete_above(struct detect *d, struct pvn_topo_ndoc_node *node)
     return 0;
 }
 
-/* The pci node of a function with everything above it. NCCL goes up two components of the sysfs
- * path at a time, so that root ports and a switch's downstream ports never show. */
+/* Makes the pci node of a function and everything above it. NCCL goes up two components of the
+ * sysfs path at a time, so root ports and a switch's downstream ports never appear. */
 static struct pvn_topo_ndoc_node *pci_node(struct detect *d, int index, int level)
 {
     const struct pvn_topo_pci *pci = &d->topo->pci[index];
@@ -306,7 +310,7 @@ static struct pvn_topo_ndoc_node *pci_node(struct detect *d, int index, int leve
     return !above || attach(d, above, node) < 0 ? NULL : node;
 }
 
-/* The driver of a function that CUDA sees. */
+/* True if the GPU has the driver that makes it visible to CUDA. */
 static bool on_nvidia(const struct pvn_topo *topo, int gpu)
 {
     return strcmp(topo->pci[topo->gpus[gpu].pci].driver, "nvidia") == 0;
@@ -392,7 +396,7 @@ static int set_net_attrs(struct detect *d, struct pvn_topo_ndoc_node *net, int d
 static int add_net(struct detect *d, int dev)
 {
     const struct pvn_topo_nic *nic = &d->in->nics->list[dev];
-    /* The name is the key: a net of that name anywhere in the file is used where it stands. */
+    /* The name is the key: NCCL uses a net of that name where it is in the file. */
     struct pvn_topo_ndoc_node *net = pvn_topo_ndoc_find(d->doc, "net", "name", nic->name), *above,
                               *sub;
     if (net)
@@ -419,8 +423,8 @@ static int add_net(struct detect *d, int dev)
     return set_net_attrs(d, net, dev);
 }
 
-/* Nodes that the job does not use are cut off, switches and cpus included: GPUs and nets that only the
- * file knows have no keep mark. */
+/* Removes nodes that the job does not use, switches and cpus included. GPUs and nets that only the
+ * file knows have no keep mark. True if the job uses the node or one below it. */
 static bool trim(struct pvn_topo_ndoc_node *node, int level)
 {
     if (pvn_topo_ndoc_is(node, "gpu") || pvn_topo_ndoc_is(node, "net"))
@@ -462,7 +466,7 @@ int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc
         if (!d.system || pvn_topo_ndoc_set(d.system, "version", d.doc->rccl ? "2" : "1") < 0)
             goto no_memory;
     }
-    /* Rank 0's GPU, then all nets; the other ranks' GPUs are fused in behind them. */
+    /* Rank 0's GPU is first, then all nets. The other ranks' GPUs are fused in after them. */
     if (n_gpus > 0 && add_gpu(&d, gpus[0], 0) < 0)
         goto no_memory;
     for (int i = 0; i < in->nics->n; i++)
@@ -498,8 +502,9 @@ static bool of_file(const struct pvn_topo_ndoc_node *node)
     return node->line > 0 && !node->added;
 }
 
-/* A NIC that a file hangs on a cpu itself has no function to stand for it, so its name stays there; NCCL
- * finds the rest. One that was found without a function is put on the first cpu by NCCL, too. */
+/* Keeps the names of NICs that a file has directly on a cpu: no function stands for them, so only
+ * the name shows the place, and NCCL finds the rest. NCCL also puts a NIC that it found without a
+ * function on the first cpu. */
 static void keep_places(struct pvn_topo_ndoc_node *cpu)
 {
     int kept = 0;
@@ -533,7 +538,7 @@ int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc)
             continue;
         drop_subs(node, "gpu");
         drop_subs(node, "nic");
-        /* A node with functions below it is a bridge, or NCCL would not look at them. */
+        /* A node with functions below it must be a bridge, or NCCL would ignore these. */
         const char *class = pvn_topo_ndoc_get(node, "class");
         if (class && pvn_topo_ndoc_sub(node, "pci") &&
             (strncmp(class, "0x02", 4) == 0 || pvn_topo_ndoc_gpu_class(doc, class)) &&

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The XML document that NCCL would make on this machine, and writes to NCCL_TOPO_DUMP_FILE: which PCI functions
- * appear, under which parent, with which attributes. The rules are those of NCCL 2.30: src/graph/xml.cc
- * (ncclTopoGetXmlFromSys), topo.cc, os/linux.cc. pair.c makes NCCL's tree of it; pvn-topo dump --xml writes it as a
- * file. */
+/* The XML document that NCCL would make on this machine and write to NCCL_TOPO_DUMP_FILE: the PCI
+ * functions in it, their parents and attributes. The rules are those of NCCL 2.30: src/graph/xml.cc
+ * (ncclTopoGetXmlFromSys), topo.cc, os/linux.cc. pair.c builds NCCL's tree from it; pvn-topo dump
+ * --xml writes it to a file. */
 #ifndef PVN_TOPO_NCCL_NCCL_DETECT_H
 #define PVN_TOPO_NCCL_NCCL_DETECT_H
 
@@ -14,38 +14,39 @@
 extern "C" {
 #endif
 
-/* The input; everything stays the caller's. */
+/* The input. The caller keeps ownership of everything. */
 struct pvn_topo_ndetect {
     const struct pvn_topo *topo;
     const struct pvn_topo_nics *nics; /* the plugin's devices; the index is NCCL's dev number */
     const struct pvn_topo_ndoc
-        *file;   /* NCCL_TOPO_FILE, or NULL: the document begins with it, and its attributes win */
+        *file;   /* NCCL_TOPO_FILE, or NULL. The document begins with it, and its attributes win. */
     int net_gdr; /* gdr attribute of the nets: 1, 0, or -1 to leave it out */
 };
 
-/* Makes the document of a job with one rank on every GPU of the machine, ranks in bus-id order, that uses every
- * device of the plugin. NCCL gets two values of a GPU from NVML, which here come from sysfs: its number is its place
- * in bus-id order; its link has the maximum speed, since a job wakes an idle link up, and the present width. 0 and
- * *doc, for pvn_topo_ndoc_free; -ENOMEM; or -EINVAL with a sentence in why. */
+/* Makes the document of a job with one rank on every GPU, ranks in bus-id order, that uses every
+ * device of the plugin. NCCL takes two values of a GPU from NVML; here they come from sysfs. A
+ * GPU's number is its position in bus-id order. Its link has the maximum speed, because a job wakes
+ * an idle link, and the present width. Returns 0 and *doc (free with pvn_topo_ndoc_free), -ENOMEM,
+ * or -EINVAL with a sentence in why. */
 int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc **doc, char *why,
                          size_t why_len);
 
-/* A job's use of a GPU. Where none of NVIDIA's is on the driver nvidia, the machine is taken as it would be with it:
- * a function on another driver is used. */
+/* A job's use of a GPU. If no NVIDIA GPU has the driver nvidia, the machine is treated as if the
+ * driver were loaded, so functions on another driver count as used. */
 enum pvn_topo_gpu_use {
     PVN_TOPO_GPU_USED,
     PVN_TOPO_GPU_FOR_GUESTS,   /* an SR-IOV virtual function, seen by the host */
-    PVN_TOPO_GPU_OTHER_DRIVER, /* NVIDIA's, on vfio-pci or the like beside others that CUDA sees */
+    PVN_TOPO_GPU_OTHER_DRIVER, /* NVIDIA's, on vfio-pci or similar, beside others that CUDA sees */
 };
 /* gpu is an index into topo->gpus. */
 enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu);
 
-/* Fills list, which has room for topo->ngpus, with the GPUs that a job of this machine would use, as indices into
- * topo->gpus, in bus-id order, and returns how many there are. They are used (pvn_topo_ndoc_gpu_use) and of one kind: NVIDIA's if the machine has any,
- * else AMD's, else accelerators, else Intel's. */
+/* Fills list (room for topo->ngpus) with the GPUs that a job on this machine would use, as indices
+ * into topo->gpus in bus-id order, and returns their number. They are used (pvn_topo_ndoc_gpu_use)
+ * and of one kind: NVIDIA's if the machine has any, else AMD's, else accelerators, else Intel's. */
 int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list);
 
-/* Reduces doc to what a file for NCCL_TOPO_FILE should hold. 0 or -ENOMEM.
+/* Reduces doc to the elements that a file for NCCL_TOPO_FILE should have. 0 or -ENOMEM.
  *   version    stays: 1 for NCCL, 2 for AMD's RCCL, which accepts no other
  *   gpu, nic   go: NCCL finds them by itself, and those in a file win even if they are wrong. The name of a NIC that
  *              the file puts on a cpu stays, since no PCI function stands for it

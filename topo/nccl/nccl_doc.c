@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The document's nodes and attributes: made, found, changed and freed. */
+/* Creates, finds, changes and frees the document's nodes and attributes. */
 #include "topo/nccl/nccl_doc.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ void pvn_topo_ndoc_free(struct pvn_topo_ndoc *doc)
     free(doc);
 }
 
-/* Room for one more pointer in an array that grows by doubling at powers of two. */
+/* Makes room for one more pointer in an array whose capacity doubles at powers of two. */
 static int grow(void **array, int count, size_t size)
 {
     if (count & (count - 1))
@@ -200,7 +200,7 @@ struct pvn_topo_ndoc *pvn_topo_ndoc_clone(const struct pvn_topo_ndoc *doc)
             if (pvn_topo_ndoc_set(to, from->attrs[a].key, from->attrs[a].value) < 0)
                 goto fail;
     }
-    /* Children keep their own order, which need not be that of creation. */
+    /* Children have their own order, which may differ from that of creation. */
     for (int i = 0; i < doc->n_nodes; i++) {
         const struct pvn_topo_ndoc_node *from = doc->nodes[i];
         for (int s = 0; s < from->n_subs; s++) {
@@ -232,7 +232,8 @@ static bool is_leaf(const struct pvn_topo_ndoc_node *node)
     return pvn_topo_ndoc_is(node, "pci") && node->n_subs == 0;
 }
 
-/* 0x0c06 is InfiniBand's class among the serial buses, which older adapters have. */
+/* True for network classes and 0x0c06, InfiniBand's class among the serial buses, which older
+ * adapters have. */
 bool pvn_topo_ndoc_nic_class(const char *class_text)
 {
     return starts(class_text, "0x02") || starts(class_text, "0x0c06");
@@ -305,8 +306,8 @@ int pvn_topo_ndoc_complete(struct pvn_topo_ndoc *doc)
     return 0;
 }
 
-/* NCCL's reader knows no entities: a value can hold neither its own quote nor anything that would
- * end a line, and we always write double quotes. */
+/* True if NCCL's reader can parse the value. It knows no entities, so a value can hold neither its
+ * own quote nor a control character. We always write double quotes. */
 static bool writable(const char *value)
 {
     for (const unsigned char *p = (const unsigned char *)value; *p; p++)

@@ -35,9 +35,9 @@ const char *pvn_topo_npath_words(enum pvn_topo_npath type)
     return type <= PVN_TOPO_NPATH_DIS ? path_types[type].words : "?";
 }
 
-/* Level names are compared whole and in upper case; a text that starts with a digit means the scale
- * of NCCL before 2.5 (paths.cc ncclGetLevel). -1: NCCL does not understand it and goes on as if
- * unset. */
+/* Parses a level. Names are compared whole and in upper case; a text that starts with a digit has
+ * the scale of NCCL before 2.5 (paths.cc ncclGetLevel). -1 if NCCL does not understand it and
+ * continues as if it were unset. */
 static int level(const char *text)
 {
     static const int old_scale[] = {PVN_TOPO_NPATH_LOC, PVN_TOPO_NPATH_PIX, PVN_TOPO_NPATH_PXB,
@@ -72,7 +72,8 @@ static void load_level(struct pvn_topo_nccl_env *env, const char *name, const ch
 
 typedef const char *(*look_up)(const char *name, void *user);
 
-/* As NCCL reads its numbers (param.cc ncclLoadParam): what is empty or does not fit counts as unset. */
+/* Reads a number as NCCL does (param.cc ncclLoadParam): an empty or out-of-range value counts as
+ * unset. */
 static int number(look_up get, void *user, const char *name, int fallback)
 {
     const char *text = get(name, user);
@@ -97,7 +98,7 @@ static void load_policy(struct pvn_topo_nccl_env *env, const char *text)
     }
 }
 
-/* Prefix match in this order, and LOC for anything unknown (topo.cc nicPathKvList). */
+/* Matches prefixes in this order; anything unknown is LOC (topo.cc nicPathKvList). */
 static void load_merge_level(struct pvn_topo_nccl_env *env, const char *text)
 {
     static const struct {

@@ -10,9 +10,9 @@
 
 #define LOC_BW 5000.0f
 
-/* NCCL's arrays hold this many of each kind (graph.h NCCL_TOPO_MAX_NODES): 256 up to 2.27, then
- * 576, and 640 in 2.30, for the networks of many hosts that share NVLink. No machine has more GPUs
- * than 256, and what follows takes time with the square and more of their number. */
+/* NCCL's arrays hold this many nodes of each kind (graph.h NCCL_TOPO_MAX_NODES): 256 up to 2.27,
+ * then 576, and 640 in 2.30, for the networks of many hosts that share NVLink. No machine has more
+ * than 256 GPUs. The limit matters because later steps take at least quadratic time. */
 #define MAX_OF_A_KIND 640
 #define MAX_GPUS      256
 
@@ -131,8 +131,8 @@ static int add_node(struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, int
     return t->n_nodes++;
 }
 
-/* Adds bandwidth to a link, or makes it, keeping links in falling order of bandwidth as NCCL does:
- * the order decides between paths of equal worth. */
+/* Adds bandwidth to a link, or creates the link. Links stay sorted by falling bandwidth, as in
+ * NCCL, because the order decides between equally good paths. */
 static int add_link(struct pvn_topo_ntree *t, int from, int to, enum pvn_topo_nlink_kind kind,
                     float bw)
 {
@@ -180,8 +180,8 @@ static uint64_t pci_ids(const struct pvn_topo_ndoc_node *pci)
 
 static int add_net(struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc_node *xml)
 {
-    /* Without a number the plugin did not list it; gin- and
-     * rma-only devices are no networks here. */
+    /* A net without a number is not in the plugin's list; gin- and rma-only devices are no networks
+     * here. */
     if (!pvn_topo_ndoc_get(xml, "dev") || pvn_topo_ndoc_get_int(xml, "net", 1) == 0)
         return 0;
     int at = add_node(t, PVN_TOPO_NN_NET, nic, xml);
@@ -231,7 +231,7 @@ bool pvn_topo_ngraph_same_host(const struct pvn_topo_ntree *t, int a, int b)
     return strcmp(x ? x : "", y ? y : "") == 0;
 }
 
-/* A node of that kind and bus id on the host of node `from`. */
+/* Finds a node of that kind and bus id on the host of node `from`. */
 static int find_node(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, uint64_t number,
                      int from)
 {
@@ -242,7 +242,7 @@ static int find_node(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind ki
     return -1;
 }
 
-/* One <gpu>: the device is made once, each rank on it gets a node of its own. */
+/* Adds a <gpu>: the device once, and a node for each rank on it. */
 static int add_gpu(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *pci,
                    const struct pvn_topo_ndoc_node *xml, float bw)
 {
@@ -295,11 +295,11 @@ static int add_switch(struct pvn_topo_ntree *t, int up, const struct pvn_topo_nd
     return connect_both(t, at, up, PVN_TOPO_NL_PCI, bw);
 }
 
-/* A pci with a nic in it is a NIC and nothing else below it is looked at. Up to 2.23
- * NCCL dropped the function digit here, so that the ports of a card shared one NIC node;
- * since 2.24 only equal bus ids of a host do, wherever they stand, and all nics right below cpus: the
- * NUMA node that topo.h NCCL_TOPO_LOCAL_NIC_ID puts into the number is masked by NCCL_TOPO_ID.
- * Path types are the same in both versions. */
+/* Adds a NIC. A pci with a nic in it is a NIC, and nothing else below it is visited. Up to 2.23
+ * NCCL dropped the function digit here, so that the ports of a card shared one NIC node. Since 2.24
+ * only equal bus ids of a host share a node, wherever they are, and so do all nics directly below
+ * cpus, because NCCL_TOPO_ID masks the NUMA node that topo.h NCCL_TOPO_LOCAL_NIC_ID puts into the
+ * number. Path types are the same in both versions. */
 static int add_nic(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *pci,
                    const struct pvn_topo_ndoc_node *xml, float bw)
 {
@@ -329,7 +329,7 @@ static int add_pci(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_
                    int level)
 {
     const char *class = pvn_topo_ndoc_get(xml, "class");
-    /* Without a class NCCL stops unless sysfs gave one. What has children can only be a bridge. */
+    /* Without a class NCCL stops unless sysfs has one. A pci with children can only be a bridge. */
     int kind = class ? class_kind(class) : PVN_TOPO_NN_PCI;
     float bw = pvn_topo_npci_bw(pvn_topo_ndoc_get(xml, "link_speed"),
                                 pvn_topo_ndoc_get(xml, "link_width"), NULL, NULL);
@@ -410,7 +410,7 @@ static int add_nvlink(struct pvn_topo_ntree *t, int dev, const struct pvn_topo_n
     int kind = class_kind(class ? class : "0x068000");
     int to;
     if (kind == PVN_TOPO_NN_GPU) {
-        /* Each end describes its own direction, so one link is made here, not two. */
+        /* Each end describes its own direction, so this makes one link, not two. */
         to = find_node(t, PVN_TOPO_NN_DEV, pvn_topo_nbusid_number(target ? target : ""), dev);
         return to >= 0 && to != dev ? add_link(t, dev, to, PVN_TOPO_NL_NVL, bw) : 0;
     }
@@ -420,7 +420,8 @@ static int add_nvlink(struct pvn_topo_ntree *t, int dev, const struct pvn_topo_n
     return to >= 0 ? connect_both(t, dev, to, PVN_TOPO_NL_NVL, bw) : 0;
 }
 
-/* Second pass, when every device exists: NVLink, C2C and the virtual links of Broadcom switches. */
+/* Second pass, after every device exists: NVLink, C2C and the virtual links of Broadcom
+ * switches. */
 static int add_side_links(struct pvn_topo_ntree *t)
 {
     for (int i = 0, n = t->n_nodes; i < n; i++) {
@@ -501,10 +502,10 @@ static int fold(struct pvn_topo_ntree *t, int top, int sub)
     return 0;
 }
 
-/* Broadcom's switches show themselves as two levels although every port has full bandwidth to every
- * other, so NCCL makes one node of them, once for each node it meets in order (topo.cc
- * ncclTopoFlattenBcmSwitches). Sub-switches that were folded in are not looked at again, while the
- * switches below them are. */
+/* Flattens Broadcom's switches, which appear as two levels although every port has full bandwidth
+ * to every other. NCCL makes one node of them, once for each node that it meets in order (topo.cc
+ * ncclTopoFlattenBcmSwitches). It does not visit the folded sub-switches again, but it does visit
+ * the switches below them. */
 static int flatten(struct pvn_topo_ntree *t)
 {
     for (int s = 0; s < t->n_nodes; s++) {

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Traps of a file meant for NCCL_TOPO_FILE. One function per element; each finding names the value
- * and what to write instead. Rules: NCCL 2.30 src/graph/xml.cc and topo.cc; for AMD's GPUs the same files
- * of RCCL 2.18 to 2.28. */
+/* Mistakes in a file meant for NCCL_TOPO_FILE. There is one function per element; each finding
+ * names the value and the correct form. Rules: NCCL 2.30 src/graph/xml.cc and topo.cc; for AMD's
+ * GPUs the same files of RCCL 2.18 to 2.28. */
 #include "topo/nccl/nccl_xml.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@
 #include "topo/nccl/lost.h"
 #include "topo/nccl/nccl_tree.h"
 
-/* Far above any network device of today (8 x 400 Gb/s), far below megabits taken for bits. */
+/* Far above any network device of today (8 x 400 Gb/s), and far below a speed given in bits. */
 #define ABSURD_MBPS 6400000L
 
 /* A pci link below this in GB/s is slower than any real GPU, NIC or switch port of the last 15
@@ -39,7 +39,7 @@ static bool has_sub(const struct pvn_topo_ndoc_node *node, const char *name)
     return pvn_topo_ndoc_sub(node, name);
 }
 
-/* Bus ids that nobody's machine has: there is no sysfs entry to fill the gaps from. */
+/* True for invented bus ids, which no machine has, so that sysfs cannot fill gaps. */
 static bool invented(const char *busid)
 {
     return strncasecmp(busid, "ffff", 4) == 0;
@@ -119,7 +119,7 @@ static void lint_link(struct rules *r, const struct pvn_topo_ndoc_node *pci, con
     if (width && !wide)
         SAY(r, PVN_TOPO_LINT_NOTE, "link-width", pci, "write the number of lanes",
             "link_width=\"%.20s\" of %.20s counts as 16", width, busid);
-    /* A width that no link has is the range's matter. */
+    /* The range check reports a width that no link has. */
     if (speed && width && bw < SLOW_LINK && bw > 0)
         SAY(r, PVN_TOPO_LINT_WARN, "slow-link", pci, slow_remedy(pci, speed, width),
             "%s at %.30s x%.10s caps every path through it at %.2f GB/s", busid, speed, width,
@@ -243,7 +243,7 @@ static void lint_net(struct rules *r, const struct pvn_topo_ndoc_node *net)
             "net \"%.40s\" hangs on the cpu itself, with a link of 5000 GB/s", name);
 }
 
-/* The pci of that bus id on the host of node, or NULL. */
+/* Finds the pci of that bus id on the host of node, or NULL. */
 static const struct pvn_topo_ndoc_node *pci_of(const struct rules *r, const char *busid,
                                                const struct pvn_topo_ndoc_node *node)
 {
@@ -270,8 +270,8 @@ static bool leads_to(const struct pvn_topo_ndoc_node *holder, const char *name, 
     return false;
 }
 
-/* Each end of a link states its own direction, and each path needs both (paths.cc ncclTopoSetPaths). own is the pci
- * that the link is in, other the one at its end. */
+/* Reports a link that only one end states. Each end states its own direction, and each path needs
+ * both (paths.cc ncclTopoSetPaths). own is the pci that has the link, other the pci at its end. */
 static void lint_one_way(struct rules *r, const struct pvn_topo_ndoc_node *link,
                          const struct pvn_topo_ndoc_node *own,
                          const struct pvn_topo_ndoc_node *other)
@@ -293,7 +293,7 @@ static void lint_pcilink(struct rules *r, const struct pvn_topo_ndoc_node *link)
 {
     const struct pvn_topo_ndoc_node *own = link->parent, *other;
     other = own ? pci_of(r, pvn_topo_ndoc_get(link, "target"), own) : NULL;
-    /* A link that ends at another kind of function is dropped. */
+    /* A link to another kind of function is dropped. */
     if (other && other != own && !has_sub(other, "gpu") && !has_sub(other, "nic"))
         lint_one_way(r, link, own, other);
 }
@@ -353,7 +353,7 @@ static void lint_tags(struct rules *r)
     bool rank = true;
     for (int i = 0; i < r->doc->n_nodes; i++) {
         const struct pvn_topo_ndoc_node *node = r->doc->nodes[i];
-        /* A name alone says where a network is, and nothing of what it is. */
+        /* A net with only a name states its place, but no properties. */
         if (!pvn_topo_ndoc_is(node, "gpu") &&
             (!pvn_topo_ndoc_is(node, "net") || node->n_attrs == 1))
             continue;
@@ -370,7 +370,8 @@ static void lint_tags(struct rules *r)
             first->name, r->reader, rank ? "" : "; a <gpu> without rank ends its branch");
 }
 
-/* A job's graph has all that lead to its GPUs and networks. */
+/* Reports more nodes of a kind than the reader's graph holds. A job's graph has all nodes on the
+ * paths to its GPUs and networks. */
 static void lint_kinds(struct rules *r, const struct pvn_topo_ndoc_node *system)
 {
     static const char *const names[] = {"GPUs", "PCI switches", "NICs", "NUMA nodes"};
@@ -410,7 +411,8 @@ static void lint_size(struct rules *r, const struct pvn_topo_ndoc_node *system)
             reader->old_text);
 }
 
-/* Each of the two refuses the other's version, so a file with the other's GPUs is of no use to either. */
+/* Reports GPUs that do not fit the file's version. NCCL and RCCL refuse the other's version, so
+ * such a file is of no use to either. */
 static void lint_version(struct rules *r, const struct pvn_topo_ndoc_node *system)
 {
     for (int i = 0; i < r->doc->n_nodes; i++) {
@@ -435,7 +437,7 @@ static void lint_version(struct rules *r, const struct pvn_topo_ndoc_node *syste
     }
 }
 
-/* Elements of one name in elements of one name are one mistake. */
+/* Reports ignored elements. Those of one name in parents of one name count as one mistake. */
 static void lint_ignored(struct rules *r)
 {
     const int most = sizeof(r->doc->ignored) / sizeof(r->doc->ignored[0]);

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of a topology file: those that NCCL would read as something else than was meant, and
- * those that must be different and are not. NCCL reads each with strtol, base 0, and keeps 32 bits
- * of it (NCCL 2.30 src/graph/xml.h xmlGetAttrInt). */
+/* Numbers in a topology file: those that NCCL reads as another number than was meant, and equal
+ * ones that must differ. NCCL parses each with strtol, base 0, and keeps 32 bits (NCCL 2.30
+ * src/graph/xml.h xmlGetAttrInt). */
 #include "topo/nccl/nccl_xml.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The range of a number. Bounds are those of the interface the number comes from, or of what NCCL
- * holds (256 of a kind). */
+/* The range of a number. Bounds are those of the interface that the number comes from, or of NCCL's
+ * capacity (256 of a kind). */
 static const struct {
     const char *element, *key;
     long min, max;
@@ -48,8 +48,8 @@ static int check_range(struct pvn_topo_lint *lint, const struct pvn_topo_ndoc_no
     errno = 0;
     long value = strtol(text, &end, 0);
     if (end == text || *end)
-        /* "16 lanes" is 16 to NCCL; a text without a number is 0, and some keys have a rule for it.
-         */
+        /* "16 lanes" is 16 to NCCL. A text without a number is 0, which some keys allow by a rule
+         * of their own. */
         return end != text || strcmp(node->name, "pci") == 0 || strcmp(node->name, "cpu") == 0
                    ? 0
                    : pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "not-a-number", node->line,
@@ -77,8 +77,9 @@ const char *pvn_topo_lint_host(const struct pvn_topo_ndoc_node *node)
     return hash ? hash : "";
 }
 
-/* Numbers that NCCL finds a device by. Ranks count over all hosts of a fused file, the others in
- * each; several ranks on one GPU are several <gpu> in one <pci>, and have its number. */
+/* Numbers by which NCCL finds a device. Ranks are unique across all hosts of a fused file, the
+ * others within each host. Several ranks on one GPU are several <gpu> in one <pci>, and share its
+ * number. */
 static const struct {
     const char *element, *key, *rule;
     bool per_host;

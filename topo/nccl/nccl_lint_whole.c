@@ -1,14 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Remarks that only the whole of a topology file shows: that it has several hosts, and which GPU is
- * not like the others. */
+/* Findings that need the whole topology file: several hosts in it, and a GPU that differs from the
+ * others. */
 #include "topo/nccl/nccl_xml.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL writes such a file where NVLink joins hosts: ncclTopoFuseXml keeps a <cpu> of each. */
+/* Reports a file of several hosts. NCCL writes such a file if NVLink joins hosts: ncclTopoFuseXml
+ * keeps a <cpu> of each. */
 static int check_hosts(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint)
 {
     const struct pvn_topo_ndoc_node *first = NULL, *second = NULL;
@@ -48,7 +49,7 @@ static int check_hosts(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *li
 struct gpu {
     const struct pvn_topo_ndoc_node *pci;
     const char *device;
-    long nvlinks; /* -1: no <gpu>, so nothing is stated */
+    long nvlinks; /* -1: no <gpu>, so the number is not stated */
     char link[64];
 };
 
@@ -83,7 +84,8 @@ static bool comparable(const struct gpu *a, const struct gpu *b)
            strcmp(text_of(a->pci, "vendor"), text_of(b->pci, "vendor")) == 0;
 }
 
-/* One of the two numbers: PCIe links, or links between GPUs, called kind. "" where the file does not state it. */
+/* The text of one of the two values: the PCIe link, or the number of links between GPUs (of the
+ * given kind). "" if the file does not state it. */
 static const char *link_text(const struct gpu *g, const char *kind, char *buf, size_t len)
 {
     if (!kind)
@@ -95,7 +97,7 @@ static const char *link_text(const struct gpu *g, const char *kind, char *buf, s
     return buf;
 }
 
-/* All of its equals agree, and it does not. */
+/* Reports a GPU that differs from its equals, which all agree. */
 static int check_gpu(struct pvn_topo_lint *lint, const struct gpu *gpus, int n, int at, bool nvlink)
 {
     const bool amd = lint->reader == pvn_topo_nreader_of(true);
@@ -133,7 +135,7 @@ static int check_gpus(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lin
     int n = 0, err = 0;
     if (!gpus)
         return -ENOMEM;
-    /* Each is compared with all others, and no machine has more. */
+    /* Each GPU is compared with all others. No machine has more than this. */
     for (int i = 0; i < doc->n_nodes && n < MOST_GPUS; i++)
         if (is_gpu(doc, doc->nodes[i]))
             read_gpu(&gpus[n++], doc->nodes[i]);

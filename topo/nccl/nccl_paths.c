@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Path types and bandwidths between the nodes of NCCL's graph, and what follows from them: PXN, the
+/* Path types and bandwidths between the nodes of NCCL's graph, and their consequences: PXN, the
  * detour for a refused GPUDirect, local nets (NCCL 2.30 src/graph/paths.cc, topo.cc). */
 #include "topo/nccl/nccl_graph.h"
 
@@ -10,7 +10,7 @@
 
 #define LOC_BW 5000.0f
 
-/* NCCL looks at this many channels to find the GPU that a net belongs to (device.h MAXCHANNELS). */
+/* NCCL tries this many channels to find the GPU that a net belongs to (device.h MAXCHANNELS). */
 #define CHANNELS 64
 
 static float lesser(float a, float b)
@@ -68,7 +68,8 @@ const struct pvn_topo_npath_info *pvn_topo_ntree_net_net(const struct pvn_topo_n
     return to_net(t, to, t->nets[from]);
 }
 
-/* Two directions are kept, because PXN changes only the one from GPU to net. */
+/* The route from GPU to net. Each direction has its own route, because PXN changes only this
+ * one. */
 static struct pvn_topo_nroute *forward(const struct pvn_topo_ntree *t, int gpu, int net)
 {
     return &t->routes[(size_t)gpu * (size_t)t->n_nets + (size_t)net];
@@ -84,8 +85,8 @@ const struct pvn_topo_nroute *pvn_topo_ntree_route(const struct pvn_topo_ntree *
     return forward(t, gpu, net);
 }
 
-/* The type of a path that gets longer by one link from node `at` to the link's end, away from the
- * base. *allowed is false where NCCL does not go on: through a GPU, except to reach a GPU on it or,
+/* The type of a path that is extended by a link from node `at`, away from the base. *allowed is
+ * false if NCCL does not extend it: through a GPU, except to reach a GPU on the same device or,
  * over NVLink, one more device. */
 static int step_type(const struct pvn_topo_ntree *t, int base, int at,
                      const struct pvn_topo_nlink *link, const struct pvn_topo_npath_info *path,
@@ -114,7 +115,8 @@ static int step_type(const struct pvn_topo_ntree *t, int base, int at,
     return type > (int)path->type ? type : (int)path->type;
 }
 
-/* All paths to one base, breadth first. A node is visited again whenever its path got better. */
+/* Finds all paths to one base, breadth first. A node is visited again whenever its path has
+ * improved. */
 static void walk_from(struct pvn_topo_ntree *t, int base, struct pvn_topo_npath_info *row, int *now,
                       int *later)
 {
@@ -172,7 +174,8 @@ int pvn_topo_ntree_gpu_local_cpu(const struct pvn_topo_ntree *t, int gpu)
     return best;
 }
 
-/* More bandwidth first; the type only decides between equals (topo.cc ncclTopoGetLocal). */
+/* Lists the local nodes: those with the highest bandwidth and, among equals, the best type (topo.cc
+ * ncclTopoGetLocal). */
 static int local(int n, struct pvn_topo_nroute *(*at)(const struct pvn_topo_ntree *, int, int),
                  const struct pvn_topo_ntree *t, int self, int *list)
 {
@@ -247,15 +250,15 @@ static int local_gpu(const struct pvn_topo_ntree *t, int net, int *list)
     return -1;
 }
 
-/* PCIe through the CPU, but NVLink-C2C on the GPU's side of it. */
+/* Merges two path types. PCIe through the CPU with NVLink-C2C on the GPU's side is P2C. */
 static enum pvn_topo_npath merge_types(enum pvn_topo_npath a, enum pvn_topo_npath b)
 {
     enum pvn_topo_npath worse = a > b ? a : b, better = a > b ? b : a;
     return worse == PVN_TOPO_NPATH_PHB && better == PVN_TOPO_NPATH_C2C ? PVN_TOPO_NPATH_P2C : worse;
 }
 
-/* ncclTopoCheckGdr's part that the tree itself decides; the rest of the verdict is in gdr.c. A gdr
- * attribute that is missing counts as yes here: the question is what the layout allows. */
+/* The part of ncclTopoCheckGdr that the tree decides; gdr.c has the rest. A missing gdr attribute
+ * counts as yes here, because the question is what the layout allows. */
 static bool gdr_allowed(const struct pvn_topo_ntree *t, int gpu, int net, bool read)
 {
     const struct pvn_topo_nnode *g = &t->nodes[t->gpus[gpu]], *n = &t->nodes[t->nets[net]];
@@ -300,8 +303,8 @@ static void use_c2c(struct pvn_topo_ntree *t, int gpu, int *list)
     }
 }
 
-/* Looks if another GPU with NVLink to this one stands so much better
- * to the net that its help pays; true when the route changed. */
+/* Uses PXN if another GPU with NVLink to this one has a path to the net that is so much better that
+ * a relay pays. True if the route changed. */
 static bool use_pxn(struct pvn_topo_ntree *t, int gpu, int net, int relay)
 {
     struct pvn_topo_nroute *mine = forward(t, gpu, net);
@@ -353,7 +356,7 @@ static int decide_routes(struct pvn_topo_ntree *t)
     for (int g = 0; g < t->n_gpus; g++)
         use_c2c(t, g, list);
     for (int n = 0; n < t->n_nets; n++) {
-        /* NCCL computes the relay for each pair; the answer changes only with the routes. */
+        /* NCCL computes the relay for each pair; its result changes only if the routes change. */
         bool changed = true;
         int relay = -1;
         for (int g = 0; g < t->n_gpus; g++) {
@@ -367,7 +370,7 @@ static int decide_routes(struct pvn_topo_ntree *t)
     return 0;
 }
 
-/* GPU pairs that may not talk directly go through the CPU (ncclTopoCheckP2p). */
+/* Diverts GPU pairs that may not communicate directly through the CPU (ncclTopoCheckP2p). */
 static void divert_gpu_pairs(struct pvn_topo_ntree *t)
 {
     int devs = 0;

@@ -1,12 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The two readers of topology files, and where they differ. */
+/* The two readers of topology files and their differences. */
 #include "topo/nccl/nccl_xml.h"
 
 const struct pvn_topo_nreader *pvn_topo_nreader_of(bool rccl)
 {
-    /* A graph of NCCL's holds more of a kind than a file has elements. RCCL: src/graph/xml.h, topo.h,
-     * src/include/graph.h; versions up to 2.18 write beyond a 32nd child without a word. */
+    /* NCCL's graph holds more nodes of a kind than a file has elements. RCCL: src/graph/xml.h,
+     * topo.h, src/include/graph.h; versions up to 2.18 write beyond a 32nd child without an
+     * error. */
     static const struct pvn_topo_nreader nccl = {
         .name = "NCCL",
         .judged = "NCCL, which reads version 1; version 2 is for AMD's RCCL",

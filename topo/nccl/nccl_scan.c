@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* NCCL, and RCCL, reads its XML with a scanner of its own (src/graph/xml.cc xmlGetNode and friends), which
- * knows less than XML: no declaration, no tabs, no line break inside a tag, no entities. This walks
- * over the bytes by the same rules and says where NCCL would stop. */
+/* NCCL and RCCL read XML with a scanner of their own (src/graph/xml.cc xmlGetNode and others),
+ * which supports less than XML: no declaration, no tabs, no line break inside a tag, no entities.
+ * This file scans the bytes by the same rules and reports where NCCL would stop. */
 #include "topo/nccl/nccl_xml.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level
             return -ENOMEM;
         lint->findings = more;
     }
-    /* Kept in order of line; equal lines in order of discovery. */
+    /* Findings are sorted by line; on equal lines they keep the order of discovery. */
     int at = lint->n++;
     for (; at > 0 && lint->findings[at - 1].line > line; at--)
         lint->findings[at] = lint->findings[at - 1];
@@ -55,7 +55,7 @@ int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level
     return 0;
 }
 
-/* More remarks of a kind than this do not help, wherever they are. */
+/* Limit of findings of a kind; more do not help, wherever they are. */
 #define MOST_OF_A_KIND 8
 
 static bool same_words(const struct pvn_topo_lint_finding *a, const struct pvn_topo_lint_finding *b)
@@ -63,14 +63,15 @@ static bool same_words(const struct pvn_topo_lint_finding *a, const struct pvn_t
     return a->own == b->own && strncmp(a->what, b->what, (size_t)a->own) == 0;
 }
 
-/* "... is also used in line 3" is about one id: beside the line of another id it would be wrong. */
+/* True for a finding like "... is also used in line 3". It is about one id, so the line of another
+ * id must not be added. */
 static bool names_line(const struct pvn_topo_lint_finding *f)
 {
     size_t n = strlen(f->rule), end = sizeof("-repeated") - 1;
     return n > end && strcmp(f->rule + n - end, "-repeated") == 0;
 }
 
-/* The finding among the first n that says it already, or -1. */
+/* The finding among the first n that already reports this, or -1. */
 static int find_like(const struct pvn_topo_lint *lint, int n, const struct pvn_topo_lint_finding *f)
 {
     int alike = 0, last = -1;
@@ -99,7 +100,7 @@ void pvn_topo_lint_fold(struct pvn_topo_lint *lint)
         struct pvn_topo_lint_finding *f = &lint->findings[like];
         size_t used = strlen(f->what);
         bool others = !same_words(f, &lint->findings[i]);
-        /* Room for a few lines' numbers; the count says how many there are. */
+        /* Only a few line numbers fit; the count has the total. */
         if (f->count == 1 || (others && !f->others && f->count < 8))
             snprintf(f->what + used, sizeof(f->what) - used, "; %s in line %d",
                      others ? "others of this kind" : "also", lint->findings[i].line);
@@ -151,7 +152,7 @@ static bool value(struct scan *s, int *last)
     return true;
 }
 
-/* A name, and its value when one follows. *last is the byte behind it. */
+/* Reads a name, and its value if one follows. *last is the byte after it. */
 static bool token(struct scan *s, char *name, size_t size, bool with_value, int *last)
 {
     size_t n = 0;
@@ -176,7 +177,8 @@ static bool token(struct scan *s, char *name, size_t size, bool with_value, int 
     return true;
 }
 
-/* Behind "<!--": the name already read and its last byte may hold the end. */
+/* Skips a comment after "<!--". The name that was already read and its last byte may contain the
+ * end. */
 static bool skip_comment(struct scan *s, const char *name, int last)
 {
     char end[4] = "...";
@@ -270,7 +272,7 @@ bool pvn_topo_lint_scan(const char *text, size_t len, struct pvn_topo_lint *lint
         }
         if (type == OPEN) {
             if (depth == PVN_TOPO_NDOC_MAX_DEPTH)
-                break; /* the reader says so */
+                break; /* the reader reports it */
             snprintf(open[depth++], sizeof(open[0]), "%s", name);
         }
     }

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's reduced tree: the graph of GPUs, PCIe switches, NUMA nodes, NICs and networks that NCCL
- * makes from its document, its path types, its bandwidth model, and what it decides from them.
+ * makes from its document, with its path types, its bandwidth model and the decisions that follow
+ * from them.
  *
  * Facts: NCCL 2.30, src/graph/topo.cc, paths.cc, topo.h. Bandwidths are NCCL's model numbers in
  * GB/s (10^9 bytes/s), not measurements. Not thread safe; a finished tree is read-only and may be
@@ -19,7 +20,8 @@
 extern "C" {
 #endif
 
-/* Best first. The numbers are NCCL's (2.28 and later), which is what its TRACE lines print. */
+/* Path types, best first. The numbers are those of NCCL 2.28 and later, which its TRACE lines
+ * print. */
 enum pvn_topo_npath {
     PVN_TOPO_NPATH_LOC,
     PVN_TOPO_NPATH_NVL,
@@ -74,7 +76,7 @@ struct pvn_topo_nccl_env {
     int merge_level;                      /* NCCL_NET_MERGE_LEVEL: PVN_TOPO_MERGE_PORT by default */
     enum pvn_topo_merge_policy merge_policy; /* NCCL_NET_MERGE_POLICY */
     const char *force_merge; /* NCCL_NET_FORCE_MERGE, or NULL; the caller's string */
-    char bad[160]; /* a value that NCCL would not understand, as a sentence; "" when none */
+    char bad[160]; /* a sentence on a value that NCCL would not understand; "" if there is none */
 };
 
 #define PVN_TOPO_MERGE_PORT PVN_TOPO_NPATH_NVL /* NCCL gives PORT the number of NVL */
@@ -87,7 +89,7 @@ void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
 enum pvn_topo_nnode_kind {
     PVN_TOPO_NN_CPU, /* a NUMA node, in NCCL's language */
     PVN_TOPO_NN_PCI, /* a switch: its upstream port */
-    PVN_TOPO_NN_DEV, /* a GPU's hardware; the GPU nodes below are one per rank that uses it */
+    PVN_TOPO_NN_DEV, /* a GPU's hardware; it has one GPU node for each rank that uses it */
     PVN_TOPO_NN_GPU,
     PVN_TOPO_NN_NVS, /* the NVSwitch fabric, one node whatever the number of chips */
     PVN_TOPO_NN_NIC,
@@ -121,7 +123,7 @@ struct pvn_topo_nnode {
     int n_links;
     union {
         struct {
-            int numa; /* as in the text: -1 is kept */
+            int numa; /* as in the document; may be -1 */
             enum pvn_topo_narch arch;
             enum pvn_topo_nvendor vendor;
             int family, model;
@@ -167,8 +169,8 @@ struct pvn_topo_ntree {
     int n_nodes;
     int *gpus, *nets, *cpus; /* node indices in NCCL's order */
     int n_gpus, n_nets, n_cpus;
-    /* paths[base][node], base counted over cpus, then gpus, then
-     * nets. Internal: use the accessors. */
+    /* paths[base][node]; the bases are the cpus, then the gpus, then the nets. Internal: use the
+     * accessors. */
     struct pvn_topo_npath_info *paths;
     struct pvn_topo_nroute *routes; /* [gpu][net] */
 };
@@ -179,8 +181,8 @@ int pvn_topo_ntree_new(const struct pvn_topo_ndoc *doc, const struct pvn_topo_nc
                        struct pvn_topo_ntree **tree, char *why, size_t why_len);
 void pvn_topo_ntree_free(struct pvn_topo_ntree *tree);
 
-/* GPU and net arguments are indices into gpus and nets, cpu into cpus. The path as the graph has
- * it, before PXN and detours. */
+/* The path in the graph, before PXN and detours. GPU and net arguments are indices into gpus and
+ * nets, cpu into cpus. */
 const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_net(const struct pvn_topo_ntree *tree, int gpu,
                                                          int net);
 const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_gpu(const struct pvn_topo_ntree *tree,
@@ -194,27 +196,27 @@ const struct pvn_topo_npath_info *pvn_topo_ntree_net_net(const struct pvn_topo_n
 const struct pvn_topo_nroute *pvn_topo_ntree_route(const struct pvn_topo_ntree *tree, int gpu,
                                                    int net);
 
-/* The nodes from the GPU (first) to the net (last) of the graph's path into hops[max]; how many, or
- * 0 when there is no path. */
+/* Writes the nodes of the graph's path from the GPU (first) to the net (last) to hops[max]. Returns
+ * their number, or 0 if there is no path. */
 int pvn_topo_ntree_hops(const struct pvn_topo_ntree *tree, int gpu, int net, int *hops, int max);
 
 /* The cpu (index into cpus) that NCCL calls local to a GPU, or -1. */
 int pvn_topo_ntree_gpu_local_cpu(const struct pvn_topo_ntree *tree, int gpu);
-/* NUMA number of the cpu above a node, or -2 when there is none. */
+/* NUMA number of the cpu above a node, or -2 if there is none. */
 int pvn_topo_ntree_numa(const struct pvn_topo_ntree *tree, int node);
 
-/* The local nets of a GPU as NCCL counts them: highest bandwidth first, and only among equals the
- * best type. Fills list (room for n_nets), returns how many. */
+/* Finds the local nets of a GPU by NCCL's rule: the highest bandwidth and, among equals, the best
+ * type. Fills list (room for n_nets) and returns their number. */
 int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *tree, int gpu, int *list);
-/* pvn_topo_ntree_local_nets from the net's side. */
+/* Finds the local GPUs of a net by that rule. */
 int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *tree, int net, int *list);
 
-/* The net (index into nets) that NCCL takes for a GPU and a channel, or -1 when it has none. */
+/* The net (index into nets) that NCCL takes for a GPU and a channel, or -1 if there is none. */
 int pvn_topo_ntree_pick(const struct pvn_topo_ntree *tree, int gpu, int channel);
 
-/* PCIe link in GB/s from the two texts of the document, as NCCL computes it. *speed_known says
- * whether the speed text is in NCCL's dictionary (otherwise it counts as gen3), *width_known
- * whether the width is not 0 (otherwise 16). Both may be NULL. */
+/* Bandwidth of a PCIe link in GB/s, computed by NCCL's rule from the two texts of the document.
+ * *speed_known: the speed is in NCCL's dictionary (otherwise it counts as gen3). *width_known: the
+ * width is not 0 (otherwise it counts as 16). Both may be NULL. */
 float pvn_topo_npci_bw(const char *speed, const char *width, bool *speed_known, bool *width_known);
 
 #ifdef __cplusplus

@@ -38,8 +38,8 @@ static void fail_at(struct reader *r, int code, const char *format, ...)
 
 enum { NCCL = 1, RCCL = 2, BOTH = NCCL | RCCL };
 
-/* Which children NCCL's and RCCL's loaders know (src/graph/xml.cc ncclTopoXmlLoad*), and the attribute
- * without which they give up. Any other element is skipped with everything below it. */
+/* The children that NCCL's and RCCL's loaders accept (src/graph/xml.cc ncclTopoXmlLoad*), and the
+ * attribute without which they stop. Any other element is skipped with everything below it. */
 static const struct {
     const char *parent, *name, *required;
     int readers;
@@ -174,7 +174,7 @@ static void XMLCALL on_text(void *user, const char *text, int len)
     }
 }
 
-/* Entities and DTDs have no use here, and NCCL's own reader knows neither. */
+/* Refuses DTDs. Entities and DTDs have no use here, and NCCL's own reader supports neither. */
 static void XMLCALL on_doctype(void *user, const char *name, const char *system_id,
                                const char *public_id, int internal)
 {

@@ -21,7 +21,7 @@ int pvn_topo_nics_by_name(const struct pvn_topo_nics *nics, const char *name)
     return -1;
 }
 
-/* Hex digits of a GUID or a hardware address, punctuation dropped, as one number. */
+/* The hex digits of a GUID or a hardware address as one number, without punctuation. */
 static uint64_t hex_number(const char *text)
 {
     uint64_t value = 0;
@@ -33,7 +33,7 @@ static uint64_t hex_number(const char *text)
     return value;
 }
 
-/* Without any address of its own a device is identified by its name (FNV-1a). */
+/* A number from a device's name (FNV-1a), for a device without an address. */
 static uint64_t name_number(const char *text)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -42,8 +42,8 @@ static uint64_t name_number(const char *text)
     return hash;
 }
 
-/* NCCL reads the bus id out of the last component of the path and finds the device again by it;
- * only DDDD:BB:DD.F will do (xml.cc checkBDFFormat, os/linux.cc ncclOsGetPciPath). */
+/* Sets the path. NCCL takes the bus id from the last component of the path and finds the device by
+ * it, so only DDDD:BB:DD.F works (xml.cc checkBDFFormat, os/linux.cc ncclOsGetPciPath). */
 static void set_path(const struct pvn_topo *topo, struct pvn_topo_nic *nic)
 {
     if (nic->pci < 0) {
@@ -91,7 +91,8 @@ static uint64_t guid_of_rdma(const struct pvn_topo_rdma *rdma)
     return guid != 0 ? guid : name_number(rdma->name);
 }
 
-/* vmw_pvrdma announces a constant; what its traffic gets is what the paired vmxnet3 gets. */
+/* The speed of a port. vmw_pvrdma reports a constant; its traffic gets the speed of the paired
+ * vmxnet3. */
 static int speed_of_port(const struct pvn_topo *topo, const struct pvn_topo_rdma *rdma,
                          const struct pvn_topo_rdma_port *port)
 {
@@ -147,7 +148,7 @@ static bool carries_traffic(const struct pvn_topo *topo, const struct pvn_topo_n
     }
 }
 
-/* A bond stands where its first member stands, a VLAN where the interface below it does. */
+/* The function of a net. A bond is placed at its first member, a VLAN at the interface below it. */
 static int pci_of_net(const struct pvn_topo *topo, int index)
 {
     int at =
@@ -158,13 +159,14 @@ static int pci_of_net(const struct pvn_topo *topo, int index)
     return topo->nets[at].pci;
 }
 
-/* The function whose wire it is: itself, or of a virtual function the physical one. */
+/* The function that owns the wire: the function itself or, for a virtual function, the physical
+ * one. */
 static int wire_of(const struct pvn_topo *topo, int pci)
 {
     return pci >= 0 && topo->pci[pci].physfn >= 0 ? topo->pci[pci].physfn : pci;
 }
 
-/* The hardware address of the first interface of the card: other hosts have others. */
+/* A guid: the hardware address of the first interface of the card, which differs on other hosts. */
 static uint64_t guid_of_net(const struct pvn_topo *topo, int index, int pci)
 {
     int first = index, wire = wire_of(topo, pci);
@@ -205,7 +207,7 @@ static int add_net(const struct pvn_topo *topo, struct pvn_topo_nics *nics, int 
 static int in_order(const void *a, const void *b)
 {
     const struct pvn_topo_nic *x = a, *y = b;
-    /* PCI indices are in address order; -1, no PCI, goes last. */
+    /* PCI indices are in address order. The cast sorts -1 (no PCI) last. */
     if (x->pci != y->pci)
         return (unsigned)x->pci < (unsigned)y->pci ? -1 : 1;
     if (x->port != y->port)
@@ -221,7 +223,8 @@ static bool port_taken(const struct pvn_topo_nics *nics, int n, uint64_t guid, i
     return false;
 }
 
-/* Functions of one card each begin with port 1. The list is in its final order. */
+/* Numbers the ports of a card across its functions, which each begin with port 1. The list is in
+ * its final order. */
 static int number_ports(const struct pvn_topo *topo, struct pvn_topo_nics *nics)
 {
     int *own = calloc((size_t)nics->n + 1, sizeof(*own));
@@ -276,7 +279,7 @@ int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice cho
     bool active = false;
     *out = (struct pvn_topo_nics){0};
     for (int i = 0; choice != PVN_TOPO_NICS_TCP && i < topo->nrdmas; i++) {
-        /* iWARP connects by rdma_cm alone: the plugin leaves it out as well. */
+        /* iWARP connects only by rdma_cm, so the plugin leaves it out, too. */
         if (strcmp(topo->rdmas[i].node_type, "RNIC") == 0)
             continue;
         if (add_rdma(topo, out, i) < 0)
@@ -285,7 +288,7 @@ int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice cho
     for (int i = 0; i < out->n; i++)
         active |= out->list[i].up;
     if (choice == PVN_TOPO_NICS_AUTO && out->n > 0 && !active) {
-        /* Ports that are all down still show the layout, unless a network card works. */
+        /* If all ports are down they still show the layout, unless a network card works. */
         for (int i = 0; i < topo->nnets; i++)
             active |=
                 carries_traffic(topo, &topo->nets[i]) && strcmp(topo->nets[i].operstate, "up") == 0;
@@ -308,7 +311,7 @@ no_memory:
     return -ENOMEM;
 }
 
-/* "mlx4_0:2" is port 2. False when there is no such RDMA device. */
+/* Finds a port; "mlx4_0:2" is port 2. False if there is no such RDMA device. */
 static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_topo_nic *nic)
 {
     char device[PVN_TOPO_NAME_MAX];
@@ -439,8 +442,7 @@ int pvn_topo_nics_find_rails(const struct pvn_topo *topo, struct pvn_topo_nics *
     }
     if (n < 2)
         return 0;
-    /* The number must come out alike on hosts that see other NICs, so it is made of the prefix
-     * alone. */
+    /* The number must be equal on hosts with other NICs, so it depends only on the prefix. */
     for (int i = 0; i < nics->n; i++) {
         subnet_prefix(topo, &nics->list[i], &prefix);
         uint64_t mixed = prefix * UINT64_C(0x9e3779b97f4a7c15);

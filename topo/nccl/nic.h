@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The network devices that can carry NCCL's traffic, as the plugin reports them to NCCL and as the
- * tool shows them. Made from a loaded struct pvn_topo; libc only. */
+/* The network devices that can carry NCCL's traffic, as the plugin reports them to NCCL and the
+ * tool shows them. Made from a loaded struct pvn_topo; needs only libc. */
 #ifndef PVN_TOPO_NCCL_NIC_H
 #define PVN_TOPO_NCCL_NIC_H
 
@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 enum pvn_topo_nic_choice {
-    PVN_TOPO_NICS_AUTO = 0, /* RDMA ports where there is an active one, else network interfaces */
+    PVN_TOPO_NICS_AUTO = 0, /* RDMA ports if one is active, else network interfaces */
     PVN_TOPO_NICS_RDMA,
     PVN_TOPO_NICS_TCP,
     PVN_TOPO_NICS_ALL,
@@ -26,50 +26,50 @@ struct pvn_topo_nic {
     int pci;                      /* index in topo->pci, or -1 */
     bool up;                      /* port active, or interface with carrier */
     bool pvrdma;
-    /* From 1, the port number counted on over the functions of a card: NCCL takes two NICs of equal
+    /* The port number from 1, counted across the functions of a card: NCCL takes two NICs of equal
      * guid and port for one wire. Virtual functions have the number of their physical one. */
     int port;
-    int speed_mbps; /* 0 unknown (NCCL then takes 10000); of PVRDMA that of its interface */
+    int speed_mbps; /* 0 unknown (NCCL then takes 10000); for PVRDMA the speed of its interface */
     uint64_t guid;  /* equal for the ports and functions of one card */
     int rail;       /* -1 unset */
     int gdr;        /* offered for GPU memory: 1, 0, or -1 not known */
-    /* The pciPath to report, owned by topo, or NULL. The device's own function, of PVRDMA function
-     * 1: NCCL's own transport names function 0 (and, of virtual functions, device 0), which may be
-     * no NIC, a bridge or not there at all (NCCL#811). The place in NCCL's tree is the same. */
+    /* The pciPath to report, owned by topo, or NULL. It is the device's own function, for PVRDMA
+     * function 1. NCCL's own transport reports function 0 (and, for virtual functions, device 0),
+     * which may be no NIC, a bridge or missing (NCCL#811). The place in NCCL's tree is the same. */
     const char *pci_path;
-    char path_note[256]; /* "" or why pci_path is NULL or what NCCL will make of it */
-    int from;            /* pvn_topo_nics_of_devices: its place in the caller's list */
+    char path_note[256]; /* "", or the reason why pci_path is NULL, or how NCCL will treat it */
+    int from;            /* pvn_topo_nics_of_devices: its index in the caller's list */
 };
 
 struct pvn_topo_nics {
     struct pvn_topo_nic *list; /* in PCI order, devices without PCI last, then by name */
     int n;
-    char left_out[256]; /* names of devices that are down, "" when none was left out for that */
+    char left_out[256]; /* names of the devices that are left out because they are down, or "" */
 };
 
-/* Loopback, bonds' members, bridges, VLANs and virtual interfaces are left out, and devices that
- * are down, as NCCL does, unless all are down or the choice is PVN_TOPO_NICS_ALL. 0 or -ENOMEM;
- * free with pvn_topo_nics_free. topo must outlive it. */
+/* Finds the NICs. Leaves out loopback, bonds' members, bridges, VLANs and virtual interfaces and,
+ * as NCCL does, devices that are down, unless all are down or the choice is PVN_TOPO_NICS_ALL. 0 or
+ * -ENOMEM; free with pvn_topo_nics_free. topo must outlive the result. */
 int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice choice,
                        struct pvn_topo_nics *out);
 void pvn_topo_nics_free(struct pvn_topo_nics *nics);
 int pvn_topo_nics_by_name(const struct pvn_topo_nics *nics, const char *name); /* index or -1 */
 
-/* The devices as NICs of the model, in the order of pvn_topo_nics_find, with what the model knows
- * of their place, card and port; a speed that is given stays. With topo NULL, and where the model
- * does not know a device, everything is as given. 0 or -ENOMEM; free with pvn_topo_nics_free. */
+/* Makes NICs from the caller's devices, in the order of pvn_topo_nics_find, with the model's facts
+ * on their place, card and port; a given speed stays. If topo is NULL, or the model does not know a
+ * device, all values stay as given. 0 or -ENOMEM; free with pvn_topo_nics_free. */
 int pvn_topo_nics_of_devices(const struct pvn_topo *topo, const struct pvn_topo_nic_device *devices,
                              int n, struct pvn_topo_nics *out);
 
-/* Rails from a user's text "mlx5_0=0,mlx5_1=1" (0..32767; every rank must number them alike). 0;
- * -EINVAL with a sentence in err and nothing changed; -ENOENT with a sentence when it names a
- * device that is not there, with the others set. */
+/* Sets rails from a user's text "mlx5_0=0,mlx5_1=1" (0..32767; every rank must use the same
+ * numbers). 0; -EINVAL with a sentence in err and no change; -ENOENT with a sentence if the text
+ * names a missing device, with the other rails set. */
 int pvn_topo_nics_set_rails(struct pvn_topo_nics *nics, const char *text, struct pvn_topo_err *err);
 
-/* Rails, where a NIC has none yet, from what the ports report: InfiniBand ports whose subnet prefixes differ from
- * each other get one rail per prefix, the same number on every host. Returns how many
- * rails, 0 when nothing can be said (one prefix only, or Ethernet: its addresses do not show which
- * ports can reach each other). */
+/* Sets the rail of each NIC that has none, from the ports' reports: InfiniBand ports with different
+ * subnet prefixes get one rail per prefix, which is the same number on every host. Returns the
+ * number of rails, or 0 if nothing is known (one prefix only, or Ethernet, whose addresses do not
+ * show which ports can reach each other). */
 int pvn_topo_nics_find_rails(const struct pvn_topo *topo, struct pvn_topo_nics *nics);
 
 #ifdef __cplusplus

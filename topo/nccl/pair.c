@@ -10,7 +10,7 @@
 #include "topo/nccl/nccl_graph.h"
 #include "topo/nccl/pair_priv.h"
 
-/* NCCL's sentence. The order matters: bandwidth, type, index rule. */
+/* Explains NCCL's choice. The order matters: bandwidth, type, index rule. */
 static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, const int *locals,
                          int n_locals)
 {
@@ -28,7 +28,7 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
                         gpu_node(p, best->via_gpu)->gpu.dev);
     if (best->detour)
         pvn_topo_append(why, PVN_TOPO_PAIR_WHY, ", through the CPU because GPUDirect is refused");
-    /* A nearer NIC with less bandwidth loses, which surprises people. */
+    /* A nearer NIC with less bandwidth is not chosen, which surprises people. */
     for (int n = 0; n < t->n_nets; n++) {
         const struct pvn_topo_nroute *other = pvn_topo_ntree_route(t, pair->gpu, n);
         if (other->type < best->type && other->bw < best->bw) {

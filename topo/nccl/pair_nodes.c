@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs and nets of a tree: by name or number, and what the machine knows of them. */
+/* The GPUs and nets of a tree: found by name or number, with the machine's facts on them. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ void pvn_topo_append(char *text, size_t len, const char *format, ...)
     va_end(args);
 }
 
-/* The function of any bus id, those with a domain that NCCL cannot find again included. */
+/* The function of any bus id, also of one whose domain is too long for NCCL. */
 static int pci_of_busid(const struct pvn_topo_pairs *p, const char *busid)
 {
     return p->topo ? pvn_topo_find_pci(p->topo, busid) : -1;
@@ -62,8 +62,8 @@ static bool same_busid(const char *a, const char *text)
     return pvn_topo_nbusid_number(a) == pvn_topo_nbusid_number(text);
 }
 
-/* A number with an optional prefix ("GPU3"), or -1. *nth is which of those with that number: 1, or
- * what follows "#". */
+/* A number with an optional prefix ("GPU3"), or -1. *nth selects one of those with that number: 1,
+ * or the number after "#". */
 static int number_after(const char *text, const char *prefix, int *nth)
 {
     char *end;
@@ -100,7 +100,7 @@ int pvn_topo_pairs_find_gpu(const struct pvn_topo_pairs *p, const char *text)
     bool busid = strchr(text, ':');
     int nth = 1, dev = busid ? -1 : number_after(text, "GPU", &nth);
     char full[PVN_TOPO_BDF_MAX + 8];
-    /* "3b:00.0" is domain 0. */
+    /* A bus id without a domain ("3b:00.0") is in domain 0. */
     snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
     for (int g = 0; g < p->tree->n_gpus; g++)
         if (busid ? same_busid(gpu_node(p, g)->busid, full)
@@ -123,7 +123,7 @@ int pvn_topo_pairs_find_net(const struct pvn_topo_pairs *p, const char *text)
         if (strchr(text, ':') ? busid[0] && same_busid(busid, full)
                               : dev >= 0 && net_node(p, n)->net.dev == dev && --nth == 0)
             return n;
-        /* The machine's own model may know the function by an interface behind it. */
+        /* The machine's model may also know the function by its interface. */
         const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(p, n);
         if (nic && nic->net >= 0 && strcmp(p->topo->nets[nic->net].name, text) == 0)
             return n;

@@ -6,7 +6,7 @@
 
 #include "topo/nccl/pair.h"
 
-/* Appends to the NUL-terminated text of a buffer of len bytes; what does not fit is cut. */
+/* Appends to the NUL-terminated text in a buffer of len bytes. Text that does not fit is cut. */
 void pvn_topo_append(char *text, size_t len, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -25,8 +25,8 @@ static inline const char *net_name(const struct pvn_topo_pairs *p, int net)
     return net_node(p, net)->net.name;
 }
 
-/* Fills advice, more, advice_why and hidden of every pair, and exact and unknown of the whole.
- * Needs NCCL's own choice. 0 or -ENOMEM. */
+/* Fills advice, more, advice_why and hidden of every pair, and exact and unknown of the result.
+ * NCCL's own choice must be filled in before. 0 or -ENOMEM. */
 int pvn_topo_pairs_advise(struct pvn_topo_pairs *p);
 
 #endif

@@ -44,7 +44,7 @@ static int set_rails(struct pvn_topo_placement *out, const char *rails, struct p
     rc = pvn_topo_nics_set_rails(out->nics, rails, err);
     if (rc != -ENOENT)
         return rc;
-    /* One list for a cluster may name devices that this host has not. */
+    /* A list for a whole cluster may name devices that this host lacks. */
     if (out->note[0] == '\0')
         snprintf(out->note, sizeof(out->note), "topology: %.500s here", err->text);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The position of a parser of expat, both from 1. Expat 2.9 deprecates the calls that versions before it
- * have (expat.h, XML_ATTR_DEPRECATED). */
+/* Line and column of an expat parser, both from 1. Expat 2.9 deprecates the calls that earlier
+ * versions have (expat.h, XML_ATTR_DEPRECATED). */
 #ifndef PVN_TOPO_NCCL_XML_POSITION_H
 #define PVN_TOPO_NCCL_XML_POSITION_H
 
