@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo: reads the PCIe layout of a machine, pairs its NICs with
- * its GPUs, explains and checks. */
+/* pvn-topo reads the PCIe layout of a machine, pairs its NICs with its GPUs, and explains and
+ * checks the result. */
 #include "config.h"
 
 #include <errno.h>
@@ -53,7 +53,8 @@ static void set_look(struct tool *t)
         t->width = size.ws_col < 120 ? size.ws_col : 120;
 }
 
-/* The command of that name, or of a call without one, if it takes the options; -1 after a message. */
+/* Finds the command by its name (none: the overview) if it takes the given options; -1 after a
+ * message. */
 static int find_command(const struct tool *t, uint64_t given, const char *name)
 {
     const struct pvn_options *all = &pvn_topo_options;
@@ -87,7 +88,8 @@ static int cannot_write(const char *name, int code)
     return TOOL_INPUT;
 }
 
-/* A command that fails before it prints leaves the file as it was. */
+/* Runs a command with its output in a file. If the command fails before it prints, the file is
+ * unchanged. */
 static int run_to_file(struct tool *t, int command, int argc, char **argv)
 {
     struct tool_file file;
@@ -125,7 +127,8 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     optind += optind < argc;
     set_look(&t);
-    /* gather writes its own file; the others print, --watch as long as it runs. */
+    /* gather writes its own file. The output of --watch goes to the file directly, because it has
+     * no end. */
     if (!t.ignore_env)
         tool_take_nccl_conf();
     if (t.output && t.watch_s == 0 && command != TOOL_GATHER)

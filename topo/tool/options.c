@@ -91,7 +91,8 @@ static const struct pvn_option_mode commands[] = {
     [TOOL_MATRIX] = {"matrix", "", "all distances, in NCCL's words and in nvidia-smi's", ""},
     [TOOL_PAIRS] = {"pairs", "", "the NIC that NCCL takes for each GPU, the one we advise, and why",
                     ""},
-    /* Names of this machine's devices; a pair of another machine is typed by hand. */
+    /* Completion offers the names of this machine's devices; a pair of another machine must be
+     * typed. */
     [TOOL_WHY] = {"why", "GPU NIC", "one pair: path, choice, GPUDirect, with the reason of each",
                   "$(pvn-topo --json matrix 2>/dev/null | sed -n "
                   "'s/^ *\"\\(name\\|device\\)\": \"\\([^\"]*\\)\",*$/\\2/p')"},

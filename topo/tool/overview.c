@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo for somebody who does not know it yet: what it sees, and which commands come next. */
+/* An overview for new users: what pvn-topo sees, and which commands come next. */
 #include "config.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static void print_devices(const struct tool *t)
         fprintf(t->out, "  and %d more NICs\n", tree->n_nets - SHOWN);
 }
 
-/* The plugin's processes on this machine. */
+/* Prints the plugin's processes on this machine. */
 static void print_processes(const struct tool *t)
 {
     struct stat_list list = {0};

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* NICs that are down: NCCL and the plugin leave them out, so they are in no tree; their distance is
- * printed beside it. */
+/* NICs that are down. NCCL and the plugin leave them out, so they are in no tree; their distance is
+ * printed separately. */
 #include "topo/tool/base/tool.h"
 
 #include <string.h>
 
-/* The interface of an RDMA port is that port over again. */
+/* True for the interface of an RDMA port, which is the same device. */
 static bool belongs_to_port(const struct pvn_topo *topo, const struct pvn_topo_nic *nic)
 {
     for (int i = 0; nic->rdma < 0 && i < topo->nrdmas; i++) {
@@ -22,7 +22,8 @@ static bool is_listed(const struct tool *t, const char *name)
     return pvn_topo_nics_by_name(&t->nics, name) >= 0;
 }
 
-/* All that are down and that NCCL would take if they were up; free with pvn_topo_nics_free. */
+/* Lists the NICs that are down and that NCCL would take if they were up; free with
+ * pvn_topo_nics_free. */
 static int list_down(const struct tool *t, struct pvn_topo_nics *out)
 {
     int kept = 0;
@@ -49,7 +50,7 @@ static enum pvn_topo_smi_class class_to(const struct tool *t, int gpu, int pci)
     return d.smi;
 }
 
-/* The class of the nearest NIC that is up, and that NIC; UNKNOWN without any. */
+/* Finds the nearest NIC that is up, and its class; UNKNOWN if there is none. */
 static enum pvn_topo_smi_class nearest_up(const struct tool *t, int gpu, int *net)
 {
     enum pvn_topo_smi_class best = PVN_TOPO_SMI_UNKNOWN;
@@ -64,7 +65,7 @@ static enum pvn_topo_smi_class nearest_up(const struct tool *t, int gpu, int *ne
     return best;
 }
 
-/* "GPU0 (PIX), GPU1 (PIX)": those that have no NIC as near; "" for none. */
+/* Lists the GPUs that have no other NIC as near, "GPU0 (PIX), GPU1 (PIX)"; "" if there is none. */
 static void nearest_to(const struct tool *t, const struct pvn_topo_nic *nic, char *text, size_t len)
 {
     char label[16];

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Names out of files are other people's: what a terminal would obey is shown, not sent. */
+/* Names in files come from other people. Characters that a terminal would interpret are shown, not
+ * sent. */
 #include <langinfo.h>
 #include <stdint.h>
 #include <stdarg.h>
@@ -10,11 +11,11 @@
 #include "topo/tool/base/tool.h"
 
 enum {
-    NAME_SHOWN = 64, /* of a net, bytes; the longest that a kernel gives has 63 */
+    NAME_SHOWN = 64, /* bytes of a net's name; the kernel's have at most 63 */
     VALUE_SHOWN = 256,
 };
 
-/* Length of the UTF-8 character at s, 0 when there is none. */
+/* Length of the UTF-8 character at s, 0 if there is none. */
 static size_t utf8_length(const unsigned char *s, uint32_t *code)
 {
     size_t n = s[0] < 0x80   ? 1
@@ -32,7 +33,7 @@ static size_t utf8_length(const unsigned char *s, uint32_t *code)
     return n;
 }
 
-/* C0 and C1 controls, and what turns the direction of the text around it. */
+/* True for C0 and C1 controls, and for characters that change the direction of the text. */
 static bool obeyed(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200e && c <= 0x200f) ||
@@ -49,7 +50,7 @@ const char *tool_escape(const char *text, char *buf, size_t size)
         size_t n = utf8_length(s, &code);
         bool plain = n > 0 && !obeyed(code) && (n == 1 || utf8);
         size_t need = plain ? n : 4 * (n ? n : 1);
-        /* Room for the dots, and the NUL. */
+        /* Leave room for the dots and the NUL. */
         if (used + need + 4 > size) {
             memcpy(buf + used, "...", 3);
             used += 3;
@@ -66,7 +67,7 @@ const char *tool_escape(const char *text, char *buf, size_t size)
 
 bool tool_shows_names(const struct tool *t)
 {
-    /* XML keeps what it was given, and so does JSON unless it goes to a terminal. */
+    /* XML keeps the original text, and so does JSON unless it goes to a terminal. */
     if (t->format == TOOL_XML || t->format == TOOL_XML_FULL)
         return false;
     return !t->json || t->terminal;
@@ -90,7 +91,7 @@ int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc)
     return TOOL_OK;
 }
 
-/* The model's names have no room to grow. */
+/* Replaces such characters in place, because the model's names cannot grow. */
 static void mask(char *name)
 {
     for (; *name; name++)

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* JSON for programs. Everything is described by topo/pvn-topo.schema.json; the version goes up when
- * a reader of the old one would break. */
+/* JSON for programs, as topo/pvn-topo.schema.json describes it. The version increases if a change
+ * would break a reader of the old one. */
 #include "topo/tool/base/json.h"
 
 #include <jansson.h>
@@ -14,7 +14,7 @@
 
 #define JSON_FORMAT 1
 
-/* Text of the machine may hold any byte; JSON only UTF-8. */
+/* A text as JSON. The machine's texts may hold any byte; JSON allows only UTF-8. */
 static json_t *text(const char *s)
 {
     json_t *value = json_string(s);
@@ -67,7 +67,7 @@ static json_t *head(const char *kind)
     return o;
 }
 
-/* One after the other they are a line each. */
+/* Prints a document. With --watch each document is one line. */
 static int print_with(const struct tool *t, json_t *o, size_t digits)
 {
     size_t layout = t->watch_s > 0 ? JSON_COMPACT : JSON_INDENT(2);
@@ -95,7 +95,7 @@ static json_t *capability(enum pvn_topo_cap cap, const char *present)
     return json_string(cap == PVN_TOPO_CAP_PRESENT ? present : names[cap]);
 }
 
-/* Facts of config space. */
+/* Puts facts of config space. */
 static void put_config(json_t *o, const struct pvn_topo_pci *f)
 {
     const struct pvn_topo_pci_config *c = &f->config;
@@ -398,7 +398,7 @@ int json_machine(const struct tool *t)
     return print(t, o);
 }
 
-/* The virtual devices that NCCL would have the plugin make, each as its members' names. */
+/* Puts the virtual devices that NCCL would let the plugin make, each as its members' names. */
 static void put_fused(const struct tool *t, json_t *o)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));
@@ -421,7 +421,7 @@ static void put_fused(const struct tool *t, json_t *o)
     json_object_set_new(o, "force_merge_problem", text_or_null(problem));
 }
 
-/* NICs that are down, each with the GPUs to which it would be the nearest if it were up. */
+/* Puts NICs that are down, each with the GPUs whose nearest NIC it would be if it were up. */
 static void put_down(const struct tool *t, json_t *o)
 {
     struct pvn_topo_nics down;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo --json: one document for each command, as pvn-topo.schema.json describes it. All print it and return an
- * exit status. */
+/* pvn-topo --json: one document for each command, as pvn-topo.schema.json describes it. The json_
+ * functions of commands print it and return an exit status. */
 #ifndef PVN_TOPO_TOOL_JSON_H
 #define PVN_TOPO_TOOL_JSON_H
 
@@ -9,17 +9,17 @@
 
 struct json_t;
 
-/* A text as JSON; one that is not UTF-8 gets ? in place of bytes beyond ASCII. */
+/* A text as JSON. If it is not UTF-8, bytes beyond ASCII become ?. */
 struct json_t *json_text(const char *s);
 
-/* The machine that is loaded, its pairs, all distances, or one pair. */
+/* Documents on the loaded machine, its pairs, all distances, or one pair. */
 int json_machine(const struct tool *t);
 int json_pairs(const struct tool *t);
 int json_matrix(const struct tool *t);
 int json_why(const struct tool *t, int gpu, int net);
 int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
 
-/* Results of the other commands. These functions take over the lists that they get. */
+/* Documents on the results of the other commands. These functions take ownership of their lists. */
 int json_check(const struct tool *t, const struct pvn_topo_checks *checks, struct json_t *adapters,
                struct json_t *facts);
 int json_compare(const struct tool *t, struct json_t *odd, struct json_t *not_compared,

@@ -139,7 +139,7 @@ enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
     return d->smi;
 }
 
-/* A node with functions below it is a bridge, whatever is written. */
+/* A node with functions below it is a bridge, whatever class is written. */
 bool tool_class_stated(const struct tool *t, int node)
 {
     const struct pvn_topo_ndoc_node *doc = t->tree->nodes[node].doc;

@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Notes of what the reader could not read as it should be: each command says it beside its answer. */
+/* The reader's notes on input that it could not read as expected. Each command prints them beside
+ * its answer. */
 #include "topo/tool/base/tool.h"
 
 #include <string.h>
 
-/* The first of the notes that say the same; the others are counted. */
+/* The first of several equal notes; the others are counted. */
 static bool next_note(const struct pvn_topo *topo, int i, char *text, size_t len)
 {
     const struct pvn_topo_note *note = &topo->notes[i];

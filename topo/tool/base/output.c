@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* 0, or a negative errno: why no file of this name can be made. */
+/* 0, or the negative errno that keeps a file of this name from being created. */
 static int may_be_made(const char *path)
 {
     char *copy = strdup(path);
@@ -61,7 +61,7 @@ int tool_file_save(struct tool_file *f)
     if (f->fd < 0) {
         f->fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         f->part = f->fd >= 0;
-        /* A link to no file, or another process was faster. */
+        /* The path is a dangling link, or another process created the file first. */
         if (f->fd < 0 && errno == EEXIST)
             f->fd = open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
         if (f->fd < 0)
@@ -73,7 +73,7 @@ int tool_file_save(struct tool_file *f)
         code = write_all(f->fd, block, (size_t)n);
     if (code == 0 && n < 0)
         code = -errno;
-    /* NFS says only here that the disk is full. */
+    /* NFS reports a full disk only at close. */
     if (close(f->fd) < 0 && code == 0)
         code = -errno;
     f->fd = -1;

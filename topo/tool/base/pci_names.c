@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The name of a PCI function: libpci's list (pci.ids), or its numbers. libpci is loaded when the first name is looked
- * up, so that pvn-topo runs where it is not installed, as in a container or out of a wheel. */
+/* The name of a PCI function: from libpci's list (pci.ids), or its numbers. libpci is loaded at the
+ * first lookup, so pvn-topo runs where it is not installed, for example in a container or from a
+ * wheel. */
 #include "topo/tool/base/tool.h"
 
 #include <dlfcn.h>
@@ -9,7 +10,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-/* libpci reports through these and calls them without looking. The first must not return. */
+/* libpci reports through these pointers and does not check them for NULL. The first function must
+ * not return. */
 static void pci_fatal(char *format, ...) __attribute__((noreturn));
 
 static void pci_fatal(char *format, ...)
@@ -28,15 +30,15 @@ static void pci_quiet(char *format, ...)
     (void)format;
 }
 
-/* The part of libpci that is used; access is NULL where it cannot be had. */
+/* The part of libpci that is used; access is NULL if libpci is not available. */
 struct pci_lib {
     bool tried;
     struct pci_access *access;
     __typeof__(pci_lookup_name) *lookup;
 };
 
-/* The library stays loaded until the program ends. Without pci_init, which looks for devices and ends the program where
- * there is no bus. */
+/* Loads libpci, which stays loaded until the program ends. Does not call pci_init, which looks for
+ * devices and ends the program if there is no bus. */
 static const struct pci_lib *pci_lib(void)
 {
     static struct pci_lib lib;

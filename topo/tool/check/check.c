@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo check: the checks of the library on the pairs that matter, and whether NCCL can load the
+/* pvn-topo check: the library's checks on the pairs that matter, and whether NCCL can load the
  * plugin. */
 #include "topo/tool/load/counters.h"
 #include "topo/tool/check/facts.h"
@@ -46,7 +46,7 @@ static bool alike(const struct pvn_topo_check *a, const struct pvn_topo_check *b
            strcmp(a->remedy, b->remedy) == 0;
 }
 
-/* One row for everything that says the same. */
+/* Prints one row for all checks with the same text. */
 static void print_row(const struct tool *t, const struct pvn_topo_checks *checks, int first)
 {
     const struct pvn_topo_check *c = &checks->rows[first];
@@ -74,7 +74,7 @@ static void print_row(const struct tool *t, const struct pvn_topo_checks *checks
     }
 }
 
-/* Without --all, what is in order gets one line per kind of check. */
+/* Without --all, prints one line per kind of check that is OK. */
 static void print_ok(const struct tool *t, const struct pvn_topo_checks *checks)
 {
     fprintf(t->out, "%sOK%s      ", t->green, t->off);
@@ -121,7 +121,7 @@ static void print_checks(const struct tool *t, const struct pvn_topo_checks *che
             count[PVN_TOPO_LEVEL_OK], t->all ? "" : " (--all lists them)");
 }
 
-/* The pairs that matter: what NCCL takes, and what we advise where that differs. */
+/* Lists the pairs that matter: NCCL's choice, and our advice if it differs. */
 static int list_pairs(const struct tool *t, struct pvn_topo_check_pair *list)
 {
     int n = 0;
@@ -138,12 +138,12 @@ static int list_pairs(const struct tool *t, struct pvn_topo_check_pair *list)
     return n;
 }
 
-/* NCCL takes the first network whose name NCCL_NET gives, in any case, and ends without one. An empty
- * value is a name that none has. */
+/* The network that NCCL uses. NCCL takes the first one whose name equals NCCL_NET, in any case, and
+ * fails without one. An empty value is a name that none has. */
 struct network {
     const char *chosen; /* NCCL_NET, NULL: not set */
-    char shown[64];     /* the same for people */
-    bool found;         /* a plugin's name */
+    char shown[64];     /* `chosen`, escaped for people */
+    bool found;         /* a plugin has this name */
     char names[128];    /* of the plugins */
 };
 
@@ -162,10 +162,11 @@ static int add_loaded(struct pvn_topo_checks *checks, struct network *net, const
                                file, text, taken ? "" : "NCCL_NET=pvrdma, or unset NCCL_NET");
 }
 
-/* NCCL separates the names in NCCL_NET_PLUGIN by commas, and keeps so many bytes of each. */
+/* NCCL splits NCCL_NET_PLUGIN at commas and keeps so many bytes of each name. */
 enum { NCCL_PLUGIN_BYTES = 254 };
 
-/* why: dlerror's. Names the place where pip or an archive has put it, if the loader did not find the file. */
+/* Adds a row for a plugin that was not loaded. why: dlerror's text. If the loader did not find the
+ * file, the row names the place where pip or an archive has put it. */
 static int add_not_loaded(struct pvn_topo_checks *checks, const char *file, const char *why)
 {
     const char *found = " cannot open shared object file: No such file or directory";
@@ -205,7 +206,7 @@ static int check_plugin_file(struct pvn_topo_checks *checks, struct network *net
         if (!table)
             continue;
         snprintf(versions + used, sizeof(versions) - used, "%sv%d", used ? " " : "", v);
-        /* The name comes first in all versions. */
+        /* All versions of the table begin with the name. */
         snprintf(name, sizeof(name), "%s", *table ? *table : "");
     }
     dlclose(lib);
@@ -216,7 +217,7 @@ static int check_plugin_file(struct pvn_topo_checks *checks, struct network *net
     return add_loaded(checks, net, file, name, versions);
 }
 
-/* NCCL_NET as far as no plugin that can be loaded has that name. */
+/* Reports NCCL_NET if no plugin that can be loaded has that name. */
 static int check_network(struct pvn_topo_checks *checks, const struct network *net)
 {
     char text[384];
@@ -254,7 +255,8 @@ static int check_plugins(const struct tool *t, struct pvn_topo_checks *checks)
     return err == 0 ? check_network(checks, &net) : err;
 }
 
-/* A row for the errors that `pvn-topo lint` finds in the file of NCCL_TOPO_FILE: its reader stops there, or ignores the file. */
+/* Adds a row for errors that `pvn-topo lint` finds in the file of NCCL_TOPO_FILE: its reader stops
+ * there, or ignores the file. */
 static int check_topo_file_errors(const struct tool *t, struct pvn_topo_checks *checks)
 {
     const char *file = t->ignore_env ? NULL : getenv("NCCL_TOPO_FILE");
@@ -305,7 +307,7 @@ static int check_rdma_is_off(const struct tool *t, struct pvn_topo_checks *check
                                "unset it, or NCCL_PVRDMA_TRANSPORT=auto for the plugin alone");
 }
 
-/* NCCL's variables that a user sets for an effect that the plugin does not have. */
+/* Reports NCCL variables that the user has set for an effect that the plugin does not have. */
 static int check_missed(const struct tool *t, struct pvn_topo_checks *checks)
 {
     const struct pvn_nccl_var *var;
@@ -323,7 +325,7 @@ static int check_missed(const struct tool *t, struct pvn_topo_checks *checks)
     return err;
 }
 
-/* The node whose link upwards is the slowest on the path from `node` to `top` (-1: to the CPU). */
+/* The node with the slowest upward link on the path from `node` to `top` (-1: to the CPU). */
 static int slowest_up(const struct pvn_topo_ntree *tree, int node, int top, int best)
 {
     for (; node >= 0 && node != top && tree->nodes[node].up >= 0; node = tree->nodes[node].up) {
@@ -335,7 +337,7 @@ static int slowest_up(const struct pvn_topo_ntree *tree, int node, int top, int 
     return best;
 }
 
-/* The slowest PCIe link that data takes between the two; -1 where there is none. */
+/* The slowest PCIe link on the path between the two; -1 if there is none. */
 static int slowest_link(const struct tool *t, int gpu, int net)
 {
     const struct pvn_topo_ntree *tree = t->tree;
@@ -348,7 +350,8 @@ static int slowest_link(const struct tool *t, int gpu, int net)
     return slowest_up(tree, tree->nets[net], top, slowest_up(tree, tree->gpus[gpu], top, -1));
 }
 
-/* Emulated ports and devices on the board say 2.5 GT/s x1, and NCCL counts with it. */
+/* Reports a path that a slow link limits in NCCL's model. Emulated ports and onboard devices state
+ * 2.5 GT/s x1 whatever their real link is. */
 static int check_model(const struct tool *t, struct pvn_topo_checks *checks)
 {
     int err = 0;
@@ -373,7 +376,8 @@ static int check_model(const struct tool *t, struct pvn_topo_checks *checks)
     return err;
 }
 
-/* The copies that srun or mpirun started write to one terminal: each says first whose findings follow, in one piece. */
+/* Prints the checks of one rank in one piece, headed by its host, because the copies that srun or
+ * mpirun started share a terminal. */
 static void print_checks_of_rank(struct tool *t, struct pvn_topo_checks *checks)
 {
     char host[65] = "";

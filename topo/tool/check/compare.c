@@ -132,7 +132,7 @@ static int read_facts(struct compare *c)
     return rc;
 }
 
-/* A variable that some hosts set is unset on the others that show theirs. */
+/* Adds "unset" for a variable that only some hosts set, on the others that show their variables. */
 static int add_unset(struct compare *c)
 {
     bool *has = calloc((size_t)c->answers + 1, sizeof(*has));
@@ -181,7 +181,7 @@ static int run_length(const struct compare_fact *f, int n)
     return k;
 }
 
-/* Which host has what: those of the majority last and only counted. */
+/* Describes which hosts have which value. Those of the majority come last and are only counted. */
 static void describe(const struct compare *c, const struct compare_key *key, struct compare_odd *o)
 {
     struct pvn_topo_text t = {o->text, 0, sizeof(o->text)};
@@ -213,7 +213,7 @@ static int add_odd(struct compare *c, const struct compare_key *key)
     for (int i = 0; i < c->odds; i++) {
         struct compare_odd *b = &c->odd[i];
         size_t used = strlen(b->names);
-        /* Each variable has its name. */
+        /* Variables are not merged, because each has a name of its own. */
         if (strcmp(b->key.at->fact, key->at->fact) != 0 || strcmp(b->text, o.text) != 0 ||
             is_variable(key->at->fact))
             continue;
@@ -240,7 +240,7 @@ static int add_missing(struct compare *c, const char *text)
     return 0;
 }
 
-/* Interfaces that hosts have and that were not looked at. */
+/* Reports interfaces that hosts have but did not compare. */
 static int say_left_out(struct compare *c, const struct compare_key *key)
 {
     char hosts[500], text[2000];
@@ -256,7 +256,7 @@ static int say_left_out(struct compare *c, const struct compare_key *key)
     return rc;
 }
 
-/* An interface that only some hosts have. */
+/* Reports an interface that only some hosts have. */
 static int say_not_everywhere(struct compare *c, const struct compare_key *key)
 {
     char hosts[500], text[900];
@@ -285,7 +285,7 @@ static int compare_key(struct compare *c, const struct compare_key *key)
     return rc;
 }
 
-/* Hosts whose processes' variables are not visible. */
+/* Reports hosts whose processes' variables are not visible. */
 static int say_no_environment(struct compare *c)
 {
     struct compare_fact *without = calloc((size_t)c->answers + 1, sizeof(*without));

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo check --hosts: the odd ones out of many hosts, and what each of them found itself. */
+/* pvn-topo check --hosts: the hosts that differ from the others, and each host's own findings. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static bool same_row(const json_t *a, const json_t *b)
     return true;
 }
 
-/* FAIL and WARN of all hosts; each once, with the list of "hosts" that have it. */
+/* Collects FAIL and WARN of all hosts, each once with the list of "hosts" that have it. */
 static json_t *sum_up(const struct compare *c)
 {
     json_t *all = json_array(), *row, *there;
@@ -112,7 +112,8 @@ static void print_odd(const struct tool *t, const struct compare_odd *o)
     fputs(t->off, t->out);
 }
 
-/* The last line: everything that is not as it should be, the odd facts and the hosts without facts as well. */
+/* Prints the last line: the number of all problems, including differences and hosts without
+ * facts. */
 static void print_sum(const struct tool *t, const struct compare *c, const json_t *rows)
 {
     int fails = count_level(rows, "FAIL"), without = c->answers - c->hosts;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo --json check: what should be alike on all hosts of a job, as names and values. */
+/* pvn-topo --json check: facts that should be equal on all hosts of a job, as names and values. */
 #include "config.h"
 #include "topo/tool/check/facts.h"
 
@@ -20,7 +20,7 @@
 #include "topo/tool/check/key_file.h"
 #include "topo/tool/stat/stat_look.h"
 
-/* value NULL: could not be read. */
+/* Adds a fact. value NULL: it could not be read. */
 static void add_fact(json_t *facts, const char *fact, const char *subject, const char *value)
 {
     json_t *o = json_object();
@@ -131,7 +131,8 @@ static void add_mtu(const struct pvn_topo_net *net, const char *subject, json_t 
         put(facts, "mtu", subject, "%d", net->mtu);
 }
 
-/* As the plugin over TCP sees an interface: it takes the members of the first class that has some. */
+/* The class of an interface for the plugin over TCP, which uses the members of the first class that
+ * has any. */
 enum offer { OFFER_REAL, OFFER_VIRTUAL, OFFER_TUNNEL, OFFER_NONE };
 
 static bool has_uplink(const struct pvn_topo *topo, int bridge)
@@ -147,7 +148,7 @@ static bool has_uplink(const struct pvn_topo *topo, int bridge)
 static enum offer offer_of(const struct pvn_topo *topo, int i)
 {
     const struct pvn_topo_net *net = &topo->nets[i];
-    /* One without a function of its own may be left over from anything unless it is up. */
+    /* An interface without a PCI function that is down may be left over from anything. */
     if (net->pci < 0 && strcmp(net->operstate, "down") == 0)
         return OFFER_NONE;
     switch (net->kind) {
@@ -158,14 +159,14 @@ static enum offer offer_of(const struct pvn_topo *topo, int i)
         return has_uplink(topo, i) ? OFFER_REAL : OFFER_NONE;
     case PVN_TOPO_NET_TUNNEL:
         return OFFER_TUNNEL;
-    case PVN_TOPO_NET_VIRTUAL: /* a part of a bond, team or bridge has no address */
+    case PVN_TOPO_NET_VIRTUAL: /* a port of a bond, team or bridge has no address */
         return net->master < 0 ? OFFER_VIRTUAL : OFFER_NONE;
     default:
         return OFFER_REAL;
     }
 }
 
-/* Interfaces without RDMA: what TCP uses. Those that are not looked at are named. */
+/* Adds the interfaces that TCP uses. Those that are left out are named. */
 static void add_interfaces(const struct pvn_topo *topo, json_t *facts)
 {
     enum offer best = OFFER_NONE;
@@ -176,7 +177,7 @@ static void add_interfaces(const struct pvn_topo *topo, json_t *facts)
     for (int i = 0; i < topo->nnets; i++) {
         const struct pvn_topo_net *net = &topo->nets[i];
         if (net->pci >= 0 && pvn_topo_rdma_of_pci(topo, net->pci) >= 0)
-            continue; /* its port has it */
+            continue; /* the RDMA port covers it */
         if (net->pci >= 0 || (best < OFFER_NONE && offer_of(topo, i) == best))
             add_mtu(net, net->name, facts);
         else if (net->kind != PVN_TOPO_NET_LOOPBACK)
@@ -217,7 +218,7 @@ static void add_link(const struct pvn_topo_pci *f, bool idles, const char *subje
         put(facts, "link", subject, "x%d %s", l->width, pvn_topo_link_speed_name(speed));
 }
 
-/* "node 0; PIX mlx5_0; SYS mlx5_1 mlx5_2": the classes of one GPU's paths to the NICs. */
+/* Adds the classes of one GPU's paths to the NICs, "node 0; PIX mlx5_0; SYS mlx5_1 mlx5_2". */
 static void add_shape(const struct tool *t, int gpu, const char *subject, json_t *facts)
 {
     char text[1024];
@@ -250,7 +251,7 @@ static void add_pcie(const struct tool *t, json_t *facts)
     char label[16];
     for (int g = 0; g < t->tree->n_gpus; g++) {
         int pci = pvn_topo_pairs_gpu_pci(t->pairs, g);
-        if (pci >= 0) /* a GPU that idles lowers its speed */
+        if (pci >= 0) /* an idle GPU lowers its speed */
             add_link(&t->topo->pci[pci], true, tool_gpu_label(t, g, label), facts);
         add_shape(t, g, tool_gpu_label(t, g, label), facts);
     }
@@ -261,7 +262,7 @@ static void add_pcie(const struct tool *t, json_t *facts)
 
 /* ---- the plugin and its environment ---- */
 
-/* The text behind a mark in a file, up to what is no version's character. */
+/* Finds the text after a mark in a file, up to the first character that no version has. */
 static void find_version(const char *path, char *out, size_t cap)
 {
     static const char mark[] = "@(#)nccl-net-pvrdma ";
@@ -325,7 +326,7 @@ static void add_plugin(const struct tool *t, json_t *facts)
         dlclose(lib);
 }
 
-/* NAME=VALUE of NCCL's; what two processes set otherwise is said. */
+/* Adds NAME=VALUE of an NCCL variable; different values of two processes are reported. */
 static void add_variable(json_t *all, const char *entry)
 {
     const char *equals = strchr(entry, '=');
@@ -343,7 +344,7 @@ static void add_variable(json_t *all, const char *entry)
     }
 }
 
-/* Reads a process of this host, which only its user and root can do. */
+/* Reads a process's environment, which only its user and root may do. */
 static bool read_process(json_t *all, unsigned long long pid, uid_t *user)
 {
     struct stat st;
@@ -362,13 +363,13 @@ static bool read_process(json_t *all, unsigned long long pid, uid_t *user)
     return read;
 }
 
-/* The job's key, of which length and label alone are shown. */
+/* Adds the job's key, of which only length and label are shown. */
 static void add_key(const struct tool *t, json_t *facts, json_t *all, uid_t user)
 {
     const char *path = json_string_value(json_object_get(all, "NCCL_PVRDMA_KEY_FILE"));
     const char *library = json_string_value(json_object_get(all, "NCCL_PVRDMA_SSL_LIB"));
     char text[512];
-    /* One of NCCL's configuration files may set it. */
+    /* NCCL's configuration file may set it. */
     if (!path && !t->ignore_env)
         path = getenv("NCCL_PVRDMA_KEY_FILE");
     if (path && path[0] && strcmp(path, "(empty)") != 0)
@@ -378,7 +379,7 @@ static void add_key(const struct tool *t, json_t *facts, json_t *all, uid_t user
                      : tool_key_text(path, library, user, text, sizeof(text)));
 }
 
-/* The environment of the plugin's processes that run here, else that of this shell. */
+/* Adds the environment of the plugin's processes on this host, else that of this shell. */
 static void add_environment(const struct tool *t, json_t *facts)
 {
     extern char **environ;

@@ -33,7 +33,7 @@ static int read_key(const char *path, const char *ssl_lib, char buf[PVN_KEY_TEXT
     return rc;
 }
 
-/* The reason alone: the row or the fact names the variable already. */
+/* Only the reason, because the row or the fact names the variable already. */
 static const char *reason_of(const struct pvn_err *err)
 {
     const char *text = err->reason[0];
@@ -64,7 +64,7 @@ const char *tool_key_text(const char *path, const char *ssl_lib, uid_t user, cha
     struct pvn_err err = PVN_ERR_INIT;
     char key[PVN_KEY_TEXT];
     uid_t own = geteuid();
-    /* The file is that user's; for root it would belong to somebody else. */
+    /* Read the file as that user, because for root it would belong to somebody else. */
     bool other = own == 0 && user != 0 && seteuid(user) == 0;
     int rc = read_key(path, ssl_lib, key, &err);
     if (other && seteuid(own) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo check: the job's key (NCCL_PVRDMA_KEY_FILE) on this host, by its length and label alone. */
+/* pvn-topo check: length and label of the job's key (NCCL_PVRDMA_KEY_FILE) on this host. */
 #ifndef PVN_TOPO_TOOL_KEY_FILE_H
 #define PVN_TOPO_TOOL_KEY_FILE_H
 
@@ -10,10 +10,10 @@
 struct pvn_topo_checks;
 struct tool;
 
-/* A row for the key that this environment names; none without one. 0 or -ENOMEM. */
+/* Adds a row for the key that this environment names, if any. 0 or -ENOMEM. */
 int tool_check_key(const struct tool *t, struct pvn_topo_checks *checks);
-/* Fills buf with the length and label of the key in a file, or with why that user's processes cannot use it. ssl_lib: as
- * NCCL_PVRDMA_SSL_LIB, NULL: the default. Returns buf. */
+/* Fills buf with the length and label of the key in a file, or with the reason why that user's
+ * processes cannot use it. ssl_lib: as NCCL_PVRDMA_SSL_LIB, NULL: the default. Returns buf. */
 const char *tool_key_text(const char *path, const char *ssl_lib, uid_t user, char *buf, size_t len);
 
 #endif

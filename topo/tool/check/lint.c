@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo lint: a user's NCCL_TOPO_FILE. */
+/* pvn-topo lint: checks a user's NCCL_TOPO_FILE. */
 #include "topo/tool/check/check.h"
 
 #include <string.h>

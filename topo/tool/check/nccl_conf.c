@@ -16,7 +16,7 @@
 
 enum { KEPT = 1023 }; /* bytes of a name, and of a value */
 
-/* A name that is meant for NCCL, which never looks it up as it stands. */
+/* True for a name that is meant for NCCL, which never reads it in this form. */
 static bool is_misspelt(const char *name)
 {
     return strcasestr(name, "NCCL_") &&
@@ -24,7 +24,8 @@ static bool is_misspelt(const char *name)
             name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] != '\0');
 }
 
-/* Parts of the value that shells and other readers take away; NULL where it has none. */
+/* Parts of the value that shells and other readers would remove but NCCL keeps; NULL if there is
+ * none. */
 static const char *surprise_of(const char *value)
 {
     size_t len = strlen(value);
@@ -51,7 +52,7 @@ static json_t *taken;
 static void put_into_environment(json_t *facts, const char *name, const char *value)
 {
     (void)facts;
-    /* NCCL takes others, too, such as PATH; no command looks at these. */
+    /* NCCL also takes other variables, such as PATH; no command reads these. */
     if (strncmp(name, "NCCL_", 5) != 0 || getenv(name) || setenv(name, value, 0) != 0)
         return;
     if (!taken)
@@ -103,14 +104,14 @@ static void read_file(json_t *facts, json_t *set, const char *path, use_fn *use)
         fclose(f);
 }
 
-/* set: names that stay as they are. */
+/* set: names that are set already and stay unchanged. */
 static void read_files(json_t *facts, json_t *set, const char *file, uid_t user, use_fn *use)
 {
     char path[KEPT + 1];
     if (file && file[0]) {
         read_file(facts, set, file, use);
     } else {
-        const struct passwd *pw = getpwuid(user); /* as NCCL does: HOME is not looked at */
+        const struct passwd *pw = getpwuid(user); /* as NCCL does: HOME is not used */
         snprintf(path, sizeof(path), "%s/.nccl.conf", pw && pw->pw_dir ? pw->pw_dir : "");
         if (pw)
             read_file(facts, set, path, use);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first directory that fits, which may have wildcards. */
+/* Finds the first directory that matches `where`, which may have wildcards, and has the file. */
 static bool look(const char *where, const char *file, char *dir, size_t cap)
 {
     char path[2 * PATH_MAX];
@@ -27,7 +27,7 @@ static bool look(const char *where, const char *file, char *dir, size_t cap)
     return there;
 }
 
-/* An archive, and pip's package, have the tools in bin beside lib. */
+/* Looks beside this program: an archive, and pip's package, have the tools in bin beside lib. */
 static bool beside_this_program(const char *file, char *dir, size_t cap)
 {
     char exe[PATH_MAX], where[PATH_MAX + 64];

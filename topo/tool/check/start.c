@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's own functions read the settings and look for devices, in a child process: adapters are opened, by libraries
- * of others, and one that does not answer may hold up the child alone. */
+/* Runs the plugin's own functions, which read the settings and look for devices, in a child
+ * process: libraries of others open adapters, and one that does not answer then holds up only the
+ * child. */
 #include "config.h"
 #include "topo/tool/check/start.h"
 
@@ -29,26 +30,26 @@
 extern char **environ;
 
 enum {
-    LIMIT_MS = 30000, /* a firmware that does not answer ends most commands of a driver sooner */
+    LIMIT_MS = 30000, /* drivers end most commands to a silent firmware sooner */
     SAID = 12,        /* warnings that are kept */
     TEXT = 384        /* bytes of a row's text */
 };
 
 /* The child's answer, in memory that both share. */
 struct start {
-    char refused[PVN_ERR_TEXT_LEN]; /* why the settings are not taken; "": they are */
+    char refused[PVN_ERR_TEXT_LEN]; /* why the plugin refuses the settings; "" if it accepts them */
     char no_key[PVN_ERR_TEXT_LEN];  /* why no connection would be made; "" */
     char range[PVN_ERR_TEXT_LEN];   /* why no RDMA port would be used; "" */
     char failed[PVN_ERR_TEXT_LEN];  /* why the look for devices has failed; "" */
     char said[SAID][TEXT];          /* warnings */
-    int n_said, of_settings;        /* the first ones are about settings */
+    int n_said, of_settings;        /* the first of_settings warnings are about settings */
     int set;                        /* parameters that are not at their default */
     int devices;
-    bool adapters;     /* one of them is an RDMA port */
-    bool may_use_rdma; /* it is not excluded */
+    bool adapters;     /* a device is an RDMA port */
+    bool may_use_rdma; /* RDMA is not excluded */
     bool rdma_alone;   /* TCP is excluded */
     bool loopback;     /* no device leads out of this machine */
-    bool named;        /* its interface was requested by name */
+    bool named;        /* the user has named its interface */
     char names[256];
     char left_out[1024];
     bool ended;
@@ -77,7 +78,7 @@ static int count_set(const struct pvn_params *params)
     return n;
 }
 
-/* False: the plugin would not start with them. */
+/* Reads the settings. False if the plugin would not start with them. */
 static bool read_settings(const struct tool *t, struct start *s, struct pvn_params *params)
 {
     static char *const none[] = {NULL};
@@ -113,7 +114,8 @@ static void note_devices(struct start *s, const struct pvn_params *params)
     snprintf(s->left_out, sizeof(s->left_out), "%s", pvn_devices_left_out());
 }
 
-/* GPU memory is not tried: CUDA takes seconds, and memory of a GPU that others use. */
+/* Starts the plugin without a test of GPU memory, because CUDA takes seconds, and memory of a GPU
+ * that others use. */
 static void try_start(const struct tool *t, struct start *s)
 {
     static struct pvn_params params;
@@ -134,7 +136,7 @@ static void try_start(const struct tool *t, struct start *s)
 
 /* ---- the process ---- */
 
-/* Waits for the child, whose end closes the pipe. False: it did not end in time. */
+/* Waits for the child, whose exit closes the pipe. False if it did not end in time. */
 static bool wait_for(int fd, pid_t pid, int *end)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -144,7 +146,7 @@ static bool wait_for(int fd, pid_t pid, int *end)
     while (n < 0 && errno == EINTR);
     if (n <= 0) {
         kill(pid, SIGKILL);
-        waitpid(pid, end, WNOHANG); /* in a driver it may not end at all */
+        waitpid(pid, end, WNOHANG); /* a child inside a driver may not end at all */
         return false;
     }
     while (waitpid(pid, end, 0) < 0 && errno == EINTR)
@@ -152,7 +154,7 @@ static bool wait_for(int fd, pid_t pid, int *end)
     return true;
 }
 
-/* 0 and *end, the child's; -ETIME, or another negative errno. */
+/* Runs the child. 0 and *end, its wait status; -ETIME, or another negative errno. */
 static int run(const struct tool *t, struct start *s, int *end)
 {
     int fds[2], rc;
@@ -192,7 +194,7 @@ static int add(struct pvn_topo_checks *checks, const char *id, enum pvn_topo_lev
                                remedy);
 }
 
-/* The plugin's own sentences say what to do. */
+/* Adds rows for the settings. The plugin's own sentences have the remedies. */
 static int add_settings(const struct tool *t, const struct start *s, struct pvn_topo_checks *checks)
 {
     static const char list[] = "`pvn-topo params` lists them, with their ranges";
@@ -218,7 +220,7 @@ static int add_settings(const struct tool *t, const struct start *s, struct pvn_
     return rc;
 }
 
-/* True if a warning says it already. */
+/* True if a warning already has this text. */
 static bool is_said(const struct start *s, const char *text)
 {
     for (int i = s->of_settings; i < s->n_said; i++)
@@ -252,7 +254,7 @@ static int add_loopback(const struct start *s, struct pvn_topo_checks *checks)
                s->left_out[0] ? "; not used: " : "", s->left_out);
 }
 
-/* RDMA devices that the machine has and the plugin does not use. */
+/* Adds a row for RDMA devices that the machine has and the plugin does not use. */
 static int add_unused(const struct tool *t, const struct start *s, struct pvn_topo_checks *checks)
 {
     if (s->adapters || !s->may_use_rdma || t->topo->nrdmas == 0 || !s->left_out[0] || s->range[0])
@@ -262,7 +264,7 @@ static int add_unused(const struct tool *t, const struct start *s, struct pvn_to
                "the plugin uses TCP, although there are RDMA devices; not used: %s", s->left_out);
 }
 
-/* True of a warning that another row repeats. */
+/* True for a warning that another row repeats. */
 static bool is_elsewhere(const struct start *s, const char *text)
 {
     return (s->range[0] && strstr(text, s->range)) || strstr(text, "only loopback is used");

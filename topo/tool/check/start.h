@@ -7,7 +7,8 @@
 struct pvn_topo_checks;
 struct tool;
 
-/* Rows for the settings, which the plugin may refuse, and for the devices that it finds with them. 0 or -ENOMEM. */
+/* Adds rows for the settings, which the plugin may refuse, and for the devices that it finds with
+ * them. 0 or -ENOMEM. */
 int tool_check_start(const struct tool *t, struct pvn_topo_checks *checks);
 
 #endif

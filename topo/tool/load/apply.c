@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Input files of the tool, and a guest's tree made right by its host's or by hints. */
+/* Reads the tool's input files, and corrects a guest's tree by its host's tree or by hints. */
 #include <sys/stat.h>
 
 #include "topo/tool/load/load.h"
@@ -14,7 +14,7 @@ int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in)
     return TOOL_INPUT;
 }
 
-/* The host's tree, in any form. */
+/* Loads the host's tree from any form. */
 static int load_host(const struct tool *t, struct pvn_topo **host)
 {
     struct pvn_topo_err err;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo check: the two looks at the counters of adapters. */
+/* pvn-topo check: the two snapshots of the adapters' counters. */
 #include "topo/tool/load/counters.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char 
     else if (in->kind == PVN_TOPO_INPUT_TAR)
         rc = pvn_topo_fs_open_tar(in->data, in->len, &fs, &err);
     else
-        rc = 0; /* what other tools write has no counters */
+        rc = 0; /* outputs of other tools have no counters */
     if (fs)
         rc = pvn_topo_look_read(fs, t->topo, names, nnames, ethtool, look);
     pvn_topo_fs_close(fs);

@@ -44,8 +44,8 @@ static int read_doc(const struct tool *t, const char *path, struct pvn_topo_ndoc
     return status == TOOL_OK ? tool_escape_doc(t, *doc) : status;
 }
 
-/* NCCL reads the variable, else NVIDIA's file for VMs if there is one. The variables of this
- * machine do not apply to another one. */
+/* The topology file that NCCL reads: that of the variable, else NVIDIA's file for VMs if it exists.
+ * The variables of this machine do not apply to another one. */
 static const char *default_topo_file(const struct tool *t, char *buf, size_t len)
 {
     static const char virtual_file[] = "var/run/nvidia-topologyd/virtualTopology.xml";
@@ -56,15 +56,15 @@ static const char *default_topo_file(const struct tool *t, char *buf, size_t len
     return access(buf, R_OK) == 0 ? buf : NULL;
 }
 
-/* NULL where it is not set; an empty value counts as unset, as in the plugin. */
+/* A variable's value, NULL if it is not set. An empty value counts as unset, as in the plugin. */
 static const char *variable_of(const struct tool *t, const char *name)
 {
     const char *value = t->ignore_env ? NULL : getenv(name);
     return value && value[0] ? value : NULL;
 }
 
-/* The variable that chooses among NICs of its kind, and whether it selects this one, which gets the
- * rail that it names. The plugin's own overrides NCCL's. */
+/* True if the variable that selects NICs of this kind selects this one. The NIC gets the rail that
+ * the variable names. The plugin's variable overrides NCCL's. */
 static bool chosen(const struct tool *t, struct pvn_topo_nic *nic, const char **variable)
 {
     const char *value;
@@ -83,7 +83,7 @@ static bool chosen(const struct tool *t, struct pvn_topo_nic *nic, const char **
     return pvn_dev_list_matches(value, r->name, port);
 }
 
-/* Devices that the plugin would not offer get no number. */
+/* Removes devices that the plugin would not offer, so that they get no number. */
 static void apply_choice(struct tool *t)
 {
     struct pvn_topo_nics *nics = &t->nics;
@@ -100,7 +100,8 @@ static void apply_choice(struct tool *t)
     nics->n = kept;
 }
 
-/* NCCL's own transport and the plugin take 32 devices; a host with virtual functions has more. */
+/* Cuts the list. NCCL's own transport and the plugin use at most 32 devices; a host with virtual
+ * functions has more. */
 static int cut_list(struct tool *t)
 {
     int most = t->nics_choice == PVN_TOPO_NICS_ALL ? 256 : 32, more = t->nics.n - most;
@@ -128,7 +129,7 @@ static void add_note(struct tool *t, const char *text)
     snprintf(note + used, sizeof(t->pairs->note) - used, "%s%s", used ? " " : "", text);
 }
 
-/* Notes what is in the document and not in NCCL's tree of it. */
+/* Notes devices that the document has and NCCL's tree of it lacks. */
 static void note_lost(struct tool *t)
 {
     const struct pvn_topo_ndoc *doc = t->tree->doc;
@@ -144,7 +145,8 @@ static void note_lost(struct tool *t)
     }
 }
 
-/* A file for NCCL_TOPO_FILE may name bus ids alone and leave the rest to the machine's sysfs. */
+/* Notes a file with bus ids only: a file for NCCL_TOPO_FILE may leave the rest to the machine's
+ * sysfs. */
 static void note_bare(struct tool *t)
 {
     int leaves = 0, classless = 0, links = 0, all = 0;
@@ -193,7 +195,8 @@ static enum pvn_topo_nic_choice kind_of_nics(const struct tool *t)
                                             : PVN_TOPO_NICS_AUTO;
 }
 
-/* In a list for a whole cluster a name may be another host's; a name given here may not. */
+/* Sets rails. A list for a whole cluster (the variable) may name another host's device; a name on
+ * the command line may not. */
 static int set_rails(struct tool *t)
 {
     const char *variable = variable_of(t, "NCCL_PVRDMA_RAILS");
@@ -210,8 +213,8 @@ static int set_rails(struct tool *t)
     return TOOL_USAGE;
 }
 
-/* A file of the variable that cannot be opened is only noted, as by NCCL, which goes on and detects
- * (ncclTopoGetXmlFromFile); one that --topo-file names is an error. */
+/* Reads the topology file. If the variable's file cannot be opened, that is only noted: NCCL then
+ * continues without it (ncclTopoGetXmlFromFile). If --topo-file names the file, it is an error. */
 static int read_topo_file(struct tool *t, const char *file)
 {
     if (t->topo_file || access(file, R_OK) == 0)
@@ -229,7 +232,7 @@ static void note_missing(struct tool *t)
     add_note(t, text);
 }
 
-/* in: what was read of the root; NULL for a directory. */
+/* in: the input from which the root was read; NULL for a directory. */
 static int load_machine(struct tool *t, const struct pvn_topo_input *in)
 {
     struct pvn_topo_err err;

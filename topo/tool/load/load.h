@@ -6,18 +6,19 @@
 
 #include "topo/tool/base/tool.h"
 
-/* Loads what the options name and makes the pairs. Prints why on standard error and returns an exit
- * status when it cannot. */
+/* Loads the machine or file that the options name, and makes the pairs. On failure prints the
+ * reason on standard error and returns an exit status. */
 int tool_load(struct tool *t);
-/* True if NCCL_IB_DISABLE makes the plugin leave RDMA devices alone. */
+/* True if NCCL_IB_DISABLE makes the plugin ignore RDMA devices. */
 bool tool_rdma_is_off(const struct tool *t);
 void tool_unload(struct tool *t);
-/* Reads a file, pipe or "-" whole. Prints why not on standard error and returns an exit status. */
+/* Reads a whole file, pipe or "-". On failure prints the reason on standard error and returns an
+ * exit status. */
 int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in);
 /* Applies --hints and --host to t->topo. */
 int tool_apply_merge(struct tool *t);
-/* For commands that need the machine's own model: says so and
- * returns TOOL_USAGE for an XML root. */
+/* For commands that need the machine's own model: if the root is an XML file, prints this and
+ * returns TOOL_USAGE. */
 int tool_need_machine(const struct tool *t, const char *command);
 
 #endif

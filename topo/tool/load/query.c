@@ -32,7 +32,7 @@ void tool_answers_free(struct tool_answers *a)
     memset(a, 0, sizeof(*a));
 }
 
-/* The last line with something in it: programs end with the reason. */
+/* The last line that is not empty, because programs end with the reason. */
 static const char *last_line(const char *text, char *buf, size_t cap)
 {
     size_t end = strlen(text), begin;
@@ -47,7 +47,7 @@ static const char *last_line(const char *text, char *buf, size_t cap)
 #define REASON(a, ...) snprintf((a)->reason, sizeof((a)->reason), __VA_ARGS__)
 #define REMEDY(a, ...) snprintf((a)->remedy, sizeof((a)->remedy), __VA_ARGS__)
 
-/* ssh's own failures, by the words of OpenSSH's messages. */
+/* Recognises ssh's own failures by OpenSSH's messages. */
 static void not_reached(const char *err, struct tool_answer *a)
 {
     char line[300];
@@ -112,7 +112,7 @@ struct json_t *tool_parse_document(const char *text, size_t len, const char *kin
     return NULL;
 }
 
-/* Says if the document came, or why not. */
+/* Takes the document from a host's output, or sets the reason why there is none. */
 static void judge(const struct pvn_topo_fetch *f, const struct tool *t, const char *kind,
                   struct tool_answer *a)
 {
@@ -144,7 +144,7 @@ static void judge(const struct pvn_topo_fetch *f, const struct tool *t, const ch
         REMEDY(a, "run it there by hand: pvn-topo --json %s", kind);
     } else {
         a->doc = tool_parse_document(f->out, f->len, kind, a);
-        /* The host has said what it could not read; what it could is shown. */
+        /* The host has reported what it could not read; the rest is shown. */
         if (a->doc && f->status == TOOL_INPUT) {
             REASON(a, "a part is missing: %s", line);
             REMEDY(a, "run it there by hand: pvn-topo %s", kind);
@@ -183,7 +183,7 @@ int tool_query(const struct tool *t, const char *arguments, const char *kind,
     return TOOL_INPUT;
 }
 
-/* True if two answers differ in the host's own name alone. */
+/* True if two answers differ only in the host's own name. */
 static bool same_trouble(const struct tool_answer *a, const struct tool_answer *b)
 {
     const char *x = a->reason, *y = b->reason;

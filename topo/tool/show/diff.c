@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo diff: two machines, two NCCL files, or one of each, by what NCCL makes of them. */
+/* pvn-topo diff: compares two machines, two NCCL files, or one of each, by the documents that NCCL
+ * makes of them. */
 #include "topo/tool/show/show.h"
 
 #include <jansson.h>
@@ -21,7 +22,7 @@ struct diff {
     json_t *list; /* with --json, else NULL */
 };
 
-/* '-' only in a, '+' only in b, '~' in both but not alike. */
+/* Reports a difference: '-' only in a, '+' only in b, '~' different in both. */
 static void say(struct diff *d, char sign, const char *text)
 {
     static const char *const kinds[] = {"removed", "added", "changed"};
@@ -38,7 +39,7 @@ static void say(struct diff *d, char sign, const char *text)
     tool_wrap(d->t, 2, 4, text);
 }
 
-/* The name of a node on both sides: its bus id, NUMA number, or name. */
+/* The key of a node on both sides: its bus id, NUMA number, or name. */
 static void key_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
 {
     static const struct {
@@ -50,7 +51,7 @@ static void key_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
         if (pvn_topo_ndoc_is(node, keys[i].element) && value)
             snprintf(buf, len, "%s %s", keys[i].words, value);
     }
-    /* A GPU is named by its PCI function, and by its number too where several share one. */
+    /* A GPU's key is its PCI function, with its number if several ranks share it. */
     if (pvn_topo_ndoc_is(node, "gpu") && node->parent) {
         const char *busid = pvn_topo_ndoc_get(node->parent, "busid");
         const char *dev = pvn_topo_ndoc_get(node, "dev");
@@ -63,7 +64,7 @@ static void key_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
     }
 }
 
-/* The nearest element above that has a name of its own. */
+/* The nearest element above that has a key. */
 static void place_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
 {
     buf[0] = '\0';
@@ -83,7 +84,8 @@ static const struct pvn_topo_ndoc_node *find_by_key(const struct pvn_topo_ndoc *
     return NULL;
 }
 
-/* Nodes that trimming or a topology file's rules cut off are not part of the machine. */
+/* False for nodes that trimming or a topology file's rules removed: they are not part of the
+ * machine. */
 static bool attached(const struct pvn_topo_ndoc_node *node)
 {
     for (; node->parent; node = node->parent) {
@@ -96,13 +98,13 @@ static bool attached(const struct pvn_topo_ndoc_node *node)
     return pvn_topo_ndoc_is(node, "system");
 }
 
-/* Numbers of this run, not of the machine. */
+/* True for attributes of this run, not of the machine. */
 static bool of_the_run(const char *name)
 {
     return strcmp(name, "host_hash") == 0 || strcmp(name, "keep") == 0 || strcmp(name, "rank") == 0;
 }
 
-/* The attributes that only this side states, in one line. */
+/* Reports the attributes that only one side states, in one line. */
 static void say_missing(struct diff *d, const char *key, const struct pvn_topo_ndoc_node *has,
                         const struct pvn_topo_ndoc_node *lacks, const char *where)
 {
@@ -144,8 +146,8 @@ static const char *target_of(const struct pvn_topo_ndoc_node *link)
     return target && target[0] ? target : "a switch";
 }
 
-/* Links of one kind ("nvlink", "c2c", "xgmi") below a GPU, to one target or (NULL) to all. A count
- * is an int to NCCL, so the sum of any file's fits. */
+/* Counts the links of one kind ("nvlink", "c2c", "xgmi") below a GPU, to one target or (NULL) to
+ * all. A count is an int in NCCL, so the sum fits for any file. */
 static long count_links(const struct pvn_topo_ndoc_node *gpu, const char *kind, const char *target)
 {
     long n = 0;
@@ -156,7 +158,7 @@ static long count_links(const struct pvn_topo_ndoc_node *gpu, const char *kind, 
     return n;
 }
 
-/* Adds the targets of a's links whose number is another in b; those that a lacks when `lacking`. */
+/* Lists the targets of a's links whose number differs in b; with `lacking`, those that a lacks. */
 static void list_targets(char *text, size_t len, const struct pvn_topo_ndoc_node *a,
                          const struct pvn_topo_ndoc_node *b, const char *kind, bool lacking)
 {
@@ -335,7 +337,7 @@ static int compare(struct diff *d)
         fprintf(t->out, "%d difference%s\n", d->found, d->found == 1 ? "" : "s");
     else if (!t->json)
         fprintf(t->out, "no difference%s\n", unread(d) ? " in what could be read" : "");
-    /* Nobody knows that what could not be listed does not differ. */
+    /* Parts that could not be listed may differ. */
     return unread(d) ? TOOL_INPUT : d->found ? TOOL_FOUND : TOOL_OK;
 }
 

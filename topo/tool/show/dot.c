@@ -23,7 +23,7 @@ static void quoted(FILE *out, const char *text)
     }
 }
 
-/* A GPU and its hardware are one box, a NIC and its nets as well. */
+/* The box of a node: a GPU and its hardware share one, and so do a NIC and its nets. */
 static int box_of(const struct pvn_topo_ntree *tree, int node)
 {
     enum pvn_topo_nnode_kind kind = tree->nodes[node].kind;
@@ -66,7 +66,7 @@ static void draw_nic(const struct tool *t, int nic, FILE *out)
     fprintf(out, "%s\"];\n", tree->nodes[nic].busid[0] ? tree->nodes[nic].busid : "no PCI");
 }
 
-/* PVN_TOPO_NN_CPU nodes are subgraphs' heads, so that each NUMA node is one block. */
+/* Draws a NUMA node as one block, a subgraph headed by the PVN_TOPO_NN_CPU node. */
 static void draw_block(const struct tool *t, int cpu, FILE *out)
 {
     const struct pvn_topo_ntree *tree = t->tree;
@@ -76,8 +76,8 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
             "fontsize=11;\n"
             "  n%d [shape=ellipse, style=filled, fillcolor=\"#fee0b6\", label=\"CPU",
             cpu, tree->nodes[cpu].cpu.numa, cpu);
-    /* The link itself is labelled where there are two nodes; among more, each
-     * says what it has to all others. */
+    /* The link of two NUMA nodes has a label. With more, each node states its bandwidth to all
+     * others. */
     if (tree->n_cpus > 2)
         fprintf(out, "\\n%.4g to each other", tree->nodes[cpu].cpu.inter_bw);
     fputs("\"];\n", out);
@@ -101,7 +101,8 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
     fputs(" }\n", out);
 }
 
-/* xlabel: Graphviz 2.43 fails ("trouble in init_rank") on labels of edges that do not rank. */
+/* Uses xlabel, because Graphviz 2.43 fails ("trouble in init_rank") on labels of edges that do not
+ * rank. */
 static void draw_cpu_link(const struct tool *t, int from, const struct pvn_topo_nlink *link,
                           FILE *out)
 {
@@ -148,8 +149,8 @@ static void draw_tree_links(const struct tool *t, FILE *out)
     }
 }
 
-/* A pair is a small node of its own below the GPU and the NIC: lines straight across the picture
- * would run over everything between the two. */
+/* Draws a pair as a small node of its own below the GPU and the NIC. Straight lines across the
+ * picture would cross everything between the two. */
 static void draw_pair(const struct tool *t, int gpu, int net, bool taken, FILE *out)
 {
     const struct pvn_topo_ntree *tree = t->tree;
@@ -168,7 +169,7 @@ static void draw_pair(const struct tool *t, int gpu, int net, bool taken, FILE *
                 gpu, net, colour(gpu), taken ? "solid" : "dashed", i == 0 ? 3 : 1);
 }
 
-/* Solid: what NCCL takes. Dashed: what we advise where that is something else. */
+/* Draws NCCL's choice as a solid line and our advice, if it differs, as a dashed one. */
 static void draw_pairs(const struct tool *t, FILE *out)
 {
     for (int g = 0; g < t->pairs->n; g++) {

@@ -13,7 +13,7 @@
 #include "topo/tool/base/json.h"
 #include "topo/tool/load/load.h"
 
-/* Prefix of a line of the tree: the lines of its ancestors, then the branch. */
+/* The prefix of a line of the tree: the lines of its ancestors, then the branch. */
 struct branch {
     char text[512];
 };
@@ -48,8 +48,8 @@ static int columns(const char *text, size_t len)
     return n;
 }
 
-/* Prints a node's text at column `at`. What is apart by two spaces may go to a line of its own when
- * the line is full; these begin with the node's prefix. */
+/* Prints a node's text at column `at`. Parts separated by two spaces may move to a line of their
+ * own if the line is full; these lines begin with the node's prefix. */
 static void emit(const struct tool *t, const char *left, int at, const char *text)
 {
     bool fresh = true;
@@ -125,7 +125,7 @@ static void print_link(const struct tool *t, const struct pvn_topo_pci *f)
         l->width_max != PVN_TOPO_UNKNOWN && l->width != PVN_TOPO_UNKNOWN && l->width < l->width_max;
     if (!slow && !narrow)
         return;
-    /* One of the two may be unknown. */
+    /* Speed or width may be unknown. */
     fprintf(t->out, " %s(can do", t->yellow);
     if (l->speed_max_mts != PVN_TOPO_UNKNOWN)
         fprintf(t->out, " %.1f GT/s", l->speed_max_mts / 1000.0);
@@ -232,7 +232,7 @@ void dump_header(const struct tool *t)
                 topo->numas[i].has_cpus ? topo->numas[i].cpulist : "memory only");
 }
 
-/* Devices that have no place in the tree. */
+/* Prints devices that have no place in the tree. */
 static void print_rest(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
@@ -413,7 +413,7 @@ static int dump_svg(const struct tool *t)
 {
     int to_dot[2], status;
     fflush(t->out);
-    /* Without dot the writes below meet a closed pipe; its exit status says why. */
+    /* If dot is missing, the writes below fail; its exit status says why. */
     signal(SIGPIPE, SIG_IGN);
     if (pipe(to_dot) < 0)
         goto cannot;

@@ -38,7 +38,7 @@ int cmd_gather(struct tool *t, int argc, char **argv)
         tool_error("%s", err.text);
         return TOOL_INPUT;
     }
-    /* Directories that are missing, above all. */
+    /* Report above all missing directories. */
     const struct pvn_topo_options lists = {.flags = PVN_TOPO_NO_CONFIG | PVN_TOPO_NO_GIDS};
     if (pvn_topo_load(t->root, &lists, &t->topo, &err) == 0)
         tool_report_notes(t->root, t->topo);

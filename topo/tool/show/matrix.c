@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo matrix: every distance, in NCCL's words and in nvidia-smi's. */
+/* pvn-topo matrix: every distance, in NCCL's classes and in nvidia-smi's. */
 #include "topo/tool/show/show.h"
 
 #include <string.h>
@@ -14,13 +14,13 @@ static int count(const struct tool *t)
     return t->tree->n_gpus + t->tree->n_nets;
 }
 
-/* Index in the tree's GPUs of a row. */
+/* Index in the tree's GPUs for a row. */
 static int gpu_of(const struct tool *t, int row)
 {
     return t->gpu_order[row];
 }
 
-/* Index in the tree's nets of a row behind the GPUs. */
+/* Index in the tree's nets for a row after the GPUs. */
 static int net_of(const struct tool *t, int row)
 {
     return t->net_order[row - t->tree->n_gpus];
@@ -57,7 +57,7 @@ static bool is_hidden(const struct tool *t, int row, int col)
     return d.trust == PVN_TOPO_TRUST_HIDDEN;
 }
 
-/* nvidia-smi has no word for NVLink hops, so a GPU pair with NVLink is NV there. */
+/* nvidia-smi's class. It has none for NVLink hops, so a GPU pair with NVLink is NV. */
 static const char *smi_class(const struct tool *t, int row, int col)
 {
     struct pvn_topo_distance d;
@@ -68,7 +68,7 @@ static const char *smi_class(const struct tool *t, int row, int col)
     return pvn_topo_smi_class_name(tool_smi(t, pci_of(t, row), pci_of(t, col), &d));
 }
 
-/* The longest name of a column and a blank. */
+/* The width of the longest column name and a blank. */
 static int cell_width(const struct tool *t)
 {
     char buf[16];
@@ -113,7 +113,7 @@ static bool far_domain(const struct tool *t, int i)
     return pci >= 0 && t->topo->pci[pci].domain > 0xffff;
 }
 
-/* Why the two vocabularies disagree about a pair; NULL when they say the same. */
+/* The reason why the two classes of a pair differ; NULL if they agree. */
 static const char *difference(const struct tool *t, int row, int col, enum pvn_topo_smi_class smi)
 {
     enum pvn_topo_npath type = nccl_class(t, row, col);

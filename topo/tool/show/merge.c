@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo merge, and what can be done where a guest's layout is hidden. */
+/* pvn-topo merge, and remedies if a guest's layout is hidden. */
 #include "topo/tool/show/show.h"
 
 #include <string.h>
@@ -28,8 +28,8 @@ void tool_print_remedies(const struct tool *t)
     }
 }
 
-/* Devices that stay where the hypervisor shows them, since neither the host's tree nor the hints
- * place them. */
+/* Prints devices that stay where the hypervisor shows them, because neither the host's tree nor the
+ * hints place them. */
 static void print_unplaced(const struct tool *t)
 {
     char list[400] = "", label[16];

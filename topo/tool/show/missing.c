@@ -1,14 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Devices that a written topology file does not hold: it is read again, as any reader of it would, and each
- * GPU and NIC that pairs shows and the file does not is named with the reason. */
+/* Reports devices that a written topology file lacks. The file is read again, as any reader would,
+ * and each GPU and NIC that pairs shows and the file lacks is named with the reason. */
 #include "topo/tool/show/show.h"
 
 #include <string.h>
 
 enum why { FOUND, WRONG_CLASS, SHARED, NO_FUNCTION, NOT_VISITED, WHYS };
 
-/* %s: NCCL, or RCCL. */
+/* The reasons; %s is NCCL or RCCL. */
 static const char *const gpu_why[WHYS] = {
     [WRONG_CLASS] = "its function has a class that %s takes for no GPU",
     [SHARED] = "another rank has the same function, and the file names functions; %s finds it by "
@@ -37,7 +37,7 @@ static const char *name_of(const struct pvn_topo_ntree *tree, bool gpu, int i)
     return gpu ? "" : tree->nodes[tree->nets[i]].net.name;
 }
 
-/* How many of the first n devices are at this one's place: its function, or the name where there is none. */
+/* Counts the first n devices with the same function or, if they have none, the same name. */
 static int count_like(const struct pvn_topo_ntree *tree, bool gpu, int n, const char *busid,
                       const char *name)
 {

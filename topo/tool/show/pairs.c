@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo pairs and why: which NIC for which GPU, by whom, and for what reason. */
+/* pvn-topo pairs and why: the NIC for each GPU, by NCCL's choice and by our advice, with the
+ * reasons. */
 #include "topo/tool/show/show.h"
 
 #include <stdlib.h>
@@ -18,8 +19,8 @@ static void print_note(const struct tool *t)
     }
 }
 
-/* A question mark: the class is what the hypervisor shows. What is refused GPUDirect keeps the name
- * of its path, because that is what can be compared. */
+/* The class of a pair, with a question mark if it is only what the hypervisor shows. A pair without
+ * GPUDirect keeps the class of its path, so that classes can be compared. */
 static const char *class_of(const struct tool *t, int gpu, int net, bool taken, char *buf,
                             size_t len)
 {
@@ -94,7 +95,8 @@ static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
     print_verdict(t, pair);
 }
 
-/* The nets that a plugin with virtual devices (our own has them from API 9 on) would have to join. */
+/* Prints the nets that a plugin with virtual devices (ours has them since API 9) would have to
+ * join. */
 static void print_fusion(const struct tool *t)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group)), most = 0;
@@ -134,7 +136,8 @@ static void print_fusion(const struct tool *t)
     free(group);
 }
 
-/* A card whose driver did not bind is the usual reason for a NIC that nobody takes. */
+/* Prints network functions without a device. A card whose driver did not bind is the usual reason
+ * for a NIC that nobody uses. */
 static void print_idle_nics(const struct tool *t)
 {
     char text[900] = "Network functions without a device: ", what[128];
@@ -166,7 +169,7 @@ static void print_not_chosen(const struct tool *t)
     }
 }
 
-/* "Optimum" is said only where nothing that it rests on is a guess. */
+/* Prints the quality of the advice. It is called an optimum only if it rests on no guess. */
 static void print_quality(const struct tool *t)
 {
     char text[320];
@@ -389,7 +392,7 @@ static void print_gdr(const struct tool *t, int gpu, int net)
     }
 }
 
-/* ibv_devinfo and ethtool show different numbers; this says which one counts. */
+/* Prints which speed counts, because ibv_devinfo and ethtool show different numbers. */
 static void print_pvrdma_speed(const struct tool *t, const struct pvn_topo_nic *nic)
 {
     char text[320], speed[48];

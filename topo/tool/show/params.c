@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo params: the plugin's parameters with the values that it would take from this
- * environment, and NCCL's other variables that are set there. */
+ * environment, and NCCL's other variables that are set. */
 #include "topo/tool/show/show.h"
 
 #include <jansson.h>
@@ -34,7 +34,7 @@ static json_t *row(const struct pvn_param_def *def, size_t index, const struct p
     return o;
 }
 
-/* NCCL's variables of `envp` that are no other name of a parameter. */
+/* Lists NCCL's variables in `envp` that are not aliases of parameters. */
 static json_t *variables(char *const *envp)
 {
     json_t *list = json_array();
@@ -62,7 +62,8 @@ int tool_key_contradicts(const struct pvn_params *params, struct pvn_err *err)
     return pvn_seal_take_key(params, &none, err);
 }
 
-/* Names on stderr why the plugin would not start, or would make no connection. An exit status. */
+/* Prints on stderr why the plugin would not start, or would make no connection. Returns an exit
+ * status. */
 static int report_refusal(void)
 {
     struct pvn_err err = PVN_ERR_INIT;

@@ -9,7 +9,7 @@
 struct pvn_err;
 struct pvn_params;
 
-/* Each gets the arguments behind its name and returns an exit status. */
+/* Each command gets the arguments after its name and returns an exit status. */
 int cmd_dump(struct tool *t, int argc, char **argv);
 int cmd_matrix(struct tool *t, int argc, char **argv);
 int cmd_pairs(struct tool *t, int argc, char **argv);
@@ -19,20 +19,20 @@ int cmd_merge(struct tool *t, int argc, char **argv);
 int cmd_gather(struct tool *t, int argc, char **argv);
 int cmd_params(struct tool *t, int argc, char **argv);
 
-/* The lines about a machine as a whole: name, hypervisor, driver, NUMA nodes. */
+/* Prints the lines about the whole machine: name, hypervisor, driver, NUMA nodes. */
 void dump_header(const struct tool *t);
-/* Formats of dump that other files write or make. 0 or an exit status. */
+/* Output formats of dump in other files. 0 or an exit status. */
 int dump_dot(const struct tool *t, FILE *out);
 int dump_xml(const struct tool *t, bool full, FILE *out);
-/* Names on stderr what of the machine a written file (text) does not hold, and what its reader would
- * refuse in it. 0, or -1 when out of memory. */
+/* Prints on stderr the devices that a written file (text) lacks, and the parts of it that its
+ * reader would refuse. 0, or -1 if memory is short. */
 int tool_report_missing(const struct tool *t, const char *text, size_t len);
 
-/* 0, or a negative errno with *err, which has the remedy: what these parameters say of a key makes the plugin refuse every
- * connection, whatever is in the key's file. */
+/* Checks whether the parameters on the key make the plugin refuse every connection, whatever the
+ * key's file contains. 0 if not, or a negative errno with *err, which has the remedy. */
 int tool_key_contradicts(const struct pvn_params *params, struct pvn_err *err);
 
-/* Remedies on the host and in the guest where the layout is hidden. */
+/* Prints remedies on the host and in the guest if the layout is hidden. */
 void tool_print_remedies(const struct tool *t);
 
 #endif

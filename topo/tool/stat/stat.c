@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
+/* pvn-topo stat: the statistics of running, hanging and dead processes. */
 #include "config.h"
 #include "topo/tool/stat/stat_hidden.h"
 #include "topo/tool/stat/stat_room.h"
@@ -16,7 +16,7 @@
 
 #include "plugin/base/param.h"
 
-/* Removes as the directory's owner: root must not follow a link that a user made. */
+/* Removes files as the directory's owner, because root must not follow a link that a user made. */
 static int clean(const struct tool *t, const glob_t *dirs)
 {
     int gone = 0, status = TOOL_OK;
@@ -39,7 +39,8 @@ static int clean(const struct tool *t, const glob_t *dirs)
     return status;
 }
 
-/* Root looks at all users' directories, of which there may be none. hidden: what stat_print_hidden will say. */
+/* Prints that there are no files. Root reads all users' directories, of which there may be none.
+ * hidden: the directories that stat_print_hidden will report. */
 static void say_nothing_there(const struct tool *t, const glob_t *dirs, const json_t *hidden)
 {
     fputs("no statistics files", t->out);
@@ -52,7 +53,7 @@ static void say_nothing_there(const struct tool *t, const glob_t *dirs, const js
                 geteuid() == 0 ? "any user" : "this user");
 }
 
-/* Says that what was saved had no process. */
+/* Prints that the saved documents had no process. */
 static void say_nothing_saved(const struct tool *t, int n, char **files)
 {
     char name[256];

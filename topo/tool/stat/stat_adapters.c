@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: which adapters the comms use, and their counters, for people and for Prometheus. */
+/* pvn-topo stat: the adapters that the comms use, with their counters, for people and for
+ * Prometheus. */
 #include "topo/tool/stat/stat_adapters.h"
 
 #include <inttypes.h>
@@ -26,14 +27,14 @@ static int add_device(struct stat_adapters *a, const char *device)
     return 0;
 }
 
-/* An interface of another network namespace has a name that means another one here; RDMA devices are found where
- * namespaces share them. */
+/* True if the row's device is visible here. An interface of another network namespace may have the
+ * name of a different one here. RDMA devices are visible if namespaces share them. */
 static bool is_here(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
     return !stat_in_other_net(f) || (pvn_via_of_lanes(r->lanes) & PVN_VIA_RDMA) != 0;
 }
 
-/* The adapters of processes that are or were here. */
+/* Lists the adapters of this host's processes, living or dead. */
 static int list_devices(const struct stat_list *list, struct stat_adapters *a)
 {
     int rc = 0;
@@ -46,7 +47,7 @@ static int list_devices(const struct stat_list *list, struct stat_adapters *a)
     return rc;
 }
 
-/* The members of all devices; each is for the caller to free, as the list. */
+/* Lists the members of all devices. The caller frees each name and the list. */
 static char **members(const struct stat_adapters *a, int *n)
 {
     size_t bytes = 0, most = 0;
@@ -90,7 +91,7 @@ static int read_counters(const struct tool *t, const struct pvn_topo_options *op
 void stat_adapters_read(const struct tool *t, const struct stat_list *list, const char *sysfs,
                         struct stat_adapters *out)
 {
-    /* Another root has its own sysfs. */
+    /* The sysfs argument applies only to the root "/"; another root has its own. */
     const struct pvn_topo_options options = {.flags = PVN_TOPO_NO_CONFIG | PVN_TOPO_FIRST_GID,
                                              .sysfs = strcmp(t->root, "/") == 0 ? sysfs : NULL};
     struct pvn_topo_err err;
@@ -149,7 +150,8 @@ void stat_print_adapters(const struct tool *t, const struct stat_adapters *a)
     }
 }
 
-/* "out_of_sequence 3.0, packet_seq_err 1.5"; "" where nothing grew, or the device is another. */
+/* "out_of_sequence 3.0, packet_seq_err 1.5"; "" if nothing grew, or if the device is another
+ * one. */
 static void rates(const struct stat_adapters *before, const struct stat_adapters *now, int i,
                   double seconds, char *out, size_t cap)
 {
@@ -164,7 +166,8 @@ static void rates(const struct stat_adapters *before, const struct stat_adapters
     }
 }
 
-/* Growth is found by indexes of the model: a device that came or went moves them. */
+/* True if both models have the same devices. Growth is computed by the model's indexes, which
+ * change if a device comes or goes. */
 static bool same_devices(const struct pvn_topo *a, const struct pvn_topo *b)
 {
     bool same = a->nrdmas == b->nrdmas && a->nnets == b->nnets;
@@ -206,7 +209,7 @@ struct json_t *stat_adapters_json(const struct stat_adapters *before,
 
 /* ---- for Prometheus ---- */
 
-/* As the plugin names what it opens: with the port where the device has several. */
+/* Writes the device's label as the plugin names it: with the port if the device has several. */
 static void device_label(FILE *out, const struct pvn_topo *topo, const struct pvn_topo_counted *c)
 {
     char name[PVN_TOPO_NAME_MAX + 16], port[16] = "";

@@ -12,22 +12,24 @@ struct json_t;
 struct stat_adapters {
     struct pvn_topo *topo; /* NULL: nothing was read */
     struct pvn_topo_look look;
-    const char **device; /* of the comms, each once; "mlx5_0+mlx5_1" is joined by NCCL */
+    const char **device; /* devices of the comms, each once; NCCL joins "mlx5_0+mlx5_1" */
     int devices;
-    double read_s; /* when, on the monotonic clock */
+    double read_s; /* time of reading, on the monotonic clock */
 };
 
-/* Reads them below --root, this machine's by default, whose sysfs is mounted at sysfs. Nothing for what
- * was saved on other hosts. What cannot be read is said, and left out. list outlives out. */
+/* Reads the adapters and counters below --root, by default this machine's, whose sysfs is mounted
+ * at sysfs. Reads nothing for processes that were saved on other hosts. Parts that cannot be read
+ * are reported and left out. list must outlive out. */
 void stat_adapters_read(const struct tool *t, const struct stat_list *list, const char *sysfs,
                         struct stat_adapters *out);
 void stat_adapters_free(struct stat_adapters *a);
 
 void stat_print_adapters(const struct tool *t, const struct stat_adapters *a);
-/* The growth since an earlier look, per second; nothing where nothing grew. */
+/* Prints the growth per second since an earlier snapshot; nothing if nothing grew. */
 void stat_print_adapter_rates(const struct tool *t, const struct stat_adapters *before,
                               const struct stat_adapters *now);
-/* Has what grew since the look before, where that is known; the caller's. */
+/* The adapters as JSON, with the growth since the snapshot `before`, if that is known. The caller
+ * owns the result. */
 struct json_t *stat_adapters_json(const struct stat_adapters *before,
                                   const struct stat_adapters *now);
 void stat_print_prom_adapters(const struct tool *t, const struct stat_adapters *a);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: which files there are on this host, and what is in them. */
+/* pvn-topo stat: finds the files on this host and reads them. */
 #include "config.h"
 #include "topo/tool/stat/stat_look.h"
 
@@ -30,8 +30,8 @@ static void add_file(struct stat_list *list, const char *path, bool named)
         list->unread++;
     } else if (rc == 0) {
         list->n++;
-    } else if (rc != -ENOENT || named) { /* else its process has just finished */
-        if (err.code == -EBADMSG)        /* its meaning is what the reason says */
+    } else if (rc != -ENOENT || named) { /* else the file has gone: its process has just finished */
+        if (err.code == -EBADMSG)        /* the reason explains this errno */
             pvn_err_set_fault(&err, PVN_FAULT_USAGE);
         pvn_err_format(&err, text, sizeof(text));
         tool_error("%s: %s", path, text);
@@ -50,7 +50,7 @@ static int is_stat(const struct dirent *e)
     return n > suffix && strcmp(e->d_name + n - suffix, PVN_STATS_SUFFIX) == 0;
 }
 
-/* The files of a directory; pid: NULL, or of this process only. */
+/* Adds the files of a directory; pid: only those of this process, or NULL for all. */
 static void add_dir(struct stat_list *list, const char *dir, const char *pid)
 {
     struct dirent **entries = NULL;

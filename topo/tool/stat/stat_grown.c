@@ -11,7 +11,7 @@
 #include "plugin/base/clock.h"
 #include "plugin/tools/json_text.h"
 
-/* A document may say anything of others: each value is checked where it is used. */
+/* Another program may have written the document, so each value is checked at its use. */
 
 struct json_t *stat_grown_adapters(const struct tool_answer *a)
 {
@@ -29,7 +29,7 @@ static bool same(const json_t *a, const json_t *b, const char *const *keys, int 
     return same;
 }
 
-/* The element of a list that has the same values of these keys. */
+/* Finds the element of a list that has the same values for these keys. */
 static const json_t *find_like(const json_t *list, const json_t *like, const char *const *keys,
                                int n)
 {
@@ -47,7 +47,7 @@ static void set_grew(json_t *counter, const json_t *before)
 {
     const json_t *was = json_object_get(before, "value"), *is = json_object_get(counter, "value");
     json_int_t grew = json_integer_value(is) - json_integer_value(was);
-    /* A smaller value: the driver was loaded again. */
+    /* A smaller value means that the driver was loaded again. */
     if (json_is_integer(was) && json_is_integer(is) && json_integer_value(was) >= 0)
         json_object_set_new(counter, "grew", json_integer(grew > 0 ? grew : 0));
 }
@@ -118,7 +118,7 @@ static void name_of(const json_t *adapter, char *out, size_t cap)
         snprintf(out, cap, "%s", pvn_json_text(adapter, "interface"));
 }
 
-/* Its row of the table here; NULL: a newer pvn-topo has written it. */
+/* The counter's row in this program's table; NULL if a newer pvn-topo wrote it. */
 static const struct pvn_topo_counter_info *info_of(const json_t *counter)
 {
     for (int s = PVN_TOPO_COUNTER_PORT; s <= PVN_TOPO_COUNTER_ETHTOOL; s++) {
@@ -140,7 +140,8 @@ static void print_line(const struct tool *t, const char *host, const json_t *ada
     tool_wrap(t, at, 6, tool_escape(text, shown, sizeof(shown)));
 }
 
-/* The counters of one adapter that grew: per second, or how much, with what each means. How many. */
+/* Prints the counters of one adapter that grew, per second or in total, with their meanings.
+ * Returns their number. */
 static int print_adapter(const struct tool *t, const char *host, const json_t *adapter,
                          double seconds, bool per_second, bool *headed)
 {
@@ -177,7 +178,7 @@ static int print_adapter(const struct tool *t, const char *host, const json_t *a
     return n;
 }
 
-/* Prints what grew on all hosts; how many adapters were looked at twice. */
+/* Prints the growth on all hosts. Returns the number of adapters with two snapshots. */
 static int print_all(const struct tool *t, const struct tool_answer *all, int n, double seconds,
                      bool per_second, bool *headed)
 {

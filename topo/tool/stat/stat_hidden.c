@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the directories of other users, in which their processes may have files that this one cannot read, and
- * of this user, if its processes can make none (stat_room.h). */
+/* pvn-topo stat: directories of other users, whose processes may have files that this user cannot
+ * read, and this user's directory if its processes cannot create files there (stat_room.h). */
 #include "config.h"
 
 #include <jansson.h>
@@ -18,7 +18,7 @@
 #include "topo/tool/stat/stat_hidden.h"
 #include "topo/tool/stat/stat_room.h"
 
-/* True if NCCL_PVRDMA_STATS_DIR names no directory: each user has one of its own then. */
+/* True if NCCL_PVRDMA_STATS_DIR names no directory, so that each user has one of its own. */
 static bool each_its_own(void)
 {
     struct pvn_err err = PVN_ERR_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the directories of other users, and those in which no file can be made. */
+/* pvn-topo stat: directories of other users, and directories in which no file can be created. */
 #ifndef PVN_TOPO_TOOL_STAT_HIDDEN_H
 #define PVN_TOPO_TOOL_STAT_HIDDEN_H
 
@@ -8,12 +8,12 @@
 
 struct json_t;
 
-/* The "unreadable" of a document: those of this host that this user may not read; for the caller to free. */
+/* The "unreadable" of a document: such directories of this host. The caller frees it. */
 struct json_t *stat_hidden(void);
-/* How many a document has. */
+/* The number of such directories in a document. */
 size_t stat_hidden_in(const struct json_t *doc);
 void stat_print_hidden(const struct tool *t, const struct json_t *hidden);
-/* Names the hosts that have some; how many there are. */
+/* Prints the hosts with such directories and returns their number. */
 int stat_print_hidden_hosts(const struct tool *t, const struct tool_answer *list, int n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat --hosts: what each of many hosts has, at a time. */
+/* pvn-topo stat --hosts: queries many hosts at a time. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,14 +27,14 @@ int stat_look_hosts(const struct tool *t, struct tool_answers *a, struct stat_li
         if (a->list[i].doc && stat_add_document(list, a->list[i].host, a->list[i].doc) < 0)
             list->unread++;
         a->list[i].processes = list->n - before;
-        /* Else it would look as if nobody used the plugin there. */
+        /* Without this the host would seem to have no user of the plugin. */
         if (list->n == before && stat_hidden_in(a->list[i].doc) > 0)
             list->unread++;
     }
     return status;
 }
 
-/* The hosts whose comms use adapters with counters. 0 or -ENOMEM. */
+/* Selects the hosts whose comms use adapters with counters. 0 or -ENOMEM. */
 static int with_counters(const struct tool_answers *a, struct tool_answers *out)
 {
     out->list = calloc((size_t)a->n + 1, sizeof(*out->list));
@@ -52,7 +52,7 @@ static int with_counters(const struct tool_answers *a, struct tool_answers *out)
     return 0;
 }
 
-/* Puts what has grown on one host since the first look into its answer. */
+/* Adds the growth on one host since the first snapshot to its answer. */
 static void take_second(const struct tool_answer *second, struct tool_answers *a)
 {
     for (int i = 0; i < a->n; i++) {
@@ -64,7 +64,8 @@ static void take_second(const struct tool_answer *second, struct tool_answers *a
     }
 }
 
-/* Looks at the adapters' counters again; the time that both looks took, 0: there was one. */
+/* Takes a second snapshot of the adapters' counters. Returns the seconds between both, or 0 if
+ * there was only one. */
 static double look_again(const struct tool *t, struct tool_answers *a, double began)
 {
     struct tool_answers again = {0};

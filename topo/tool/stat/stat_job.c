@@ -1,11 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The waits of a job as a graph: each stalled comm is an arrow from its process to its peer's. All wait for
- * the process at which arrows end, which has none of its own, or for a circle.
+ * The waits of a job as a graph. Each stalled comm is an arrow from its process to its peer's
+ * process. The root cause is a process with arrows to it and none of its own, or a circle of such
+ * processes.
  *
- * Hosts are looked at one after the other, and the first one perhaps before its waits are long enough for a stall.
- * So the shorter waits of a process that somebody waits for are arrows as well, where it has no others.
+ * Hosts are read one after the other, the first one perhaps before its waits are long enough to
+ * count as a stall. So if a process that others wait for has no stalled comm, its shorter waits are
+ * arrows, too.
  */
 #include "topo/tool/stat/stat_job.h"
 
@@ -41,7 +43,7 @@ static int by_waiting(const void *a, const void *b)
 
 enum wait_kind { NO_WAIT, SHORT_WAIT, STALL };
 
-/* How the comm's process waits for its peer, if it does and which peer that is is known. */
+/* How the comm's process waits for its peer, if it waits and the peer is known. */
 static enum wait_kind kind_of(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
     bool itself = r->peer_pid == f->head.id.pid && strcmp(r->peer_host, f->head.id.host) == 0;
@@ -76,7 +78,8 @@ const struct pvn_stats *stat_later(const struct pvn_stats *a, const struct pvn_s
     return stat_age(b, b->head.mono_ns) < stat_age(a, a->head.mono_ns) ? b : a;
 }
 
-/* PID-START-N.stat: several copies of the plugin in one process differ in N alone. */
+/* True if both files belong to one process. A file's name is PID-START-N.stat; several copies of
+ * the plugin in one process differ only in N. */
 static bool one_process(const struct pvn_stats *a, const struct pvn_stats *b)
 {
     const char *x = strrchr(a->path, '/'), *y = strrchr(b->path, '/');
@@ -86,7 +89,7 @@ static bool one_process(const struct pvn_stats *a, const struct pvn_stats *b)
     return x && y && n > 0 && strncmp(x, y, n + 1) == 0;
 }
 
-/* A second file for the host and pid of a node. */
+/* Adds a second file for the host and pid of a node. */
 static void join_node(struct stat_node *n, const struct pvn_stats *file)
 {
     const struct pvn_stats *first = n->file;
@@ -99,7 +102,7 @@ static void join_node(struct stat_node *n, const struct pvn_stats *file)
         n->earlier = n->file == file ? first : file;
 }
 
-/* The processes that were read, and those that they wait for, sorted and each once. */
+/* Adds the processes that were read and those that they wait for, sorted and each once. */
 static void add_nodes(const struct stat_list *list, struct stat_job *job)
 {
     int n = 0, kept = 0;
@@ -123,7 +126,7 @@ static void add_nodes(const struct stat_list *list, struct stat_job *job)
     job->nodes = kept;
 }
 
-/* The waits of one kind that a file has. */
+/* Adds the waits of one kind in a file. */
 static void add_of_kind(struct stat_job *job, int from, const struct pvn_stats *f,
                         enum wait_kind kind)
 {
@@ -138,12 +141,13 @@ static void add_of_kind(struct stat_job *job, int from, const struct pvn_stats *
     }
 }
 
-/* The short waits of those that a stalled process waits for, and so on. waits: a flag for each node, all false. */
+/* Adds the short waits of processes that a stalled process waits for, and so on. waits: a flag for
+ * each node, all false. */
 static void follow(struct stat_job *job, bool *waits)
 {
     for (int i = 0; i < job->waits; i++)
         waits[job->wait[i].from] = true;
-    /* The list grows behind i. */
+    /* The loop also visits waits that it appends. */
     for (int i = 0; i < job->waits; i++) {
         int to = job->wait[i].to;
         const struct pvn_stats *f = job->node[to].file;
@@ -171,7 +175,8 @@ static int add_waits(const struct stat_list *list, struct stat_job *job)
 
 /* ---- circles ---- */
 
-/* Arrows by where they begin, or backwards: from node v, first[v] to first[v + 1] - 1 of next. */
+/* Arrows by their begin, or reversed by their end: those of node v are next[first[v]] to
+ * next[first[v + 1] - 1]. */
 struct arrows {
     int *first, *next;
 };
@@ -200,7 +205,8 @@ static void arrows_free(struct arrows *a)
     free(a->next);
 }
 
-/* Nodes in the order in which a search in depth leaves them. stack, at: as many ints as nodes. */
+/* Sorts the nodes by the order in which a depth-first search leaves them. stack, at: as many ints
+ * as nodes. */
 static void order_of_leaving(const struct stat_job *job, const struct arrows *a, int *stack,
                              int *at, int *order)
 {
@@ -228,7 +234,8 @@ static void order_of_leaving(const struct stat_job *job, const struct arrows *a,
     }
 }
 
-/* Numbers the circles (the strongly connected parts, by Kosaraju's two searches); their number. */
+/* Numbers the circles (strongly connected components, by Kosaraju's two searches) and returns how
+ * many there are. */
 static int number_circles(struct stat_job *job, const struct arrows *back, const int *order,
                           int *stack)
 {
@@ -315,7 +322,7 @@ static int count_waiting(const struct stat_job *job, struct stat_root *root)
     return 0;
 }
 
-/* Circles from which no arrow leads out, and which somebody waits for. */
+/* Finds the circles from which no arrow leads out and to which at least one leads. */
 static int find_roots(struct stat_job *job, int circles)
 {
     struct stat_root *all = calloc((size_t)circles + 1, sizeof(*all));
@@ -370,7 +377,7 @@ void stat_job_free(struct stat_job *job)
 
 /* ---- what is known of a root ---- */
 
-/* Messages of a process with others of its circle, over comms that are up. */
+/* Counts the messages of a process with others of its circle, over comms that are up. */
 static void count_inside(const struct stat_job *job, const struct stat_node *n, uint64_t *received,
                          uint64_t *sent)
 {
@@ -438,14 +445,14 @@ static void why_circle(const struct stat_job *job, const struct stat_root *root,
                  "and whether all are in the same collective");
 }
 
-/* "node7" and "node7.cluster" are one host. */
+/* True for one host: "node7" and "node7.cluster" are the same. */
 static bool same_host(const char *a, const char *b)
 {
     size_t n = strcspn(a, ".");
     return n == strcspn(b, ".") && strncmp(a, b, n) == 0;
 }
 
-/* A process that was not read: its host may be one that gave no answer. */
+/* Explains why a process was not read: its host may have given no answer. */
 static void why_not_read(const struct stat_job *job, const struct stat_node *n, char *out,
                          size_t cap)
 {
@@ -468,7 +475,7 @@ static void why_not_read(const struct stat_job *job, const struct stat_node *n, 
              n->host);
 }
 
-/* True if those that wait for it are connected to the process that had its pid before. */
+/* True if the waiting comms are connected to an earlier process with the same pid. */
 static bool waits_are_old(const struct stat_job *job, const struct stat_node *n)
 {
     for (int i = 0; n->earlier && i < job->waits; i++) {

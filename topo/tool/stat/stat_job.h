@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the processes of a job as a whole, joined by their comms, and which of them the
+/* pvn-topo stat: the processes of a whole job, connected by their comms, and the process that the
  * others wait for. */
 #ifndef PVN_TOPO_TOOL_STAT_JOB_H
 #define PVN_TOPO_TOOL_STAT_JOB_H
@@ -12,52 +12,53 @@ struct stat_node {
     const char *host;
     uint64_t pid;
     const struct pvn_stats *file;    /* NULL: not read */
-    const struct pvn_stats *earlier; /* another process that had its pid before; NULL: none */
-    int circle; /* number of the circle it is in; a process alone is one, too */
+    const struct pvn_stats *earlier; /* an earlier process with the same pid; NULL: none */
+    int circle;                      /* number of its circle; a single process is a circle, too */
 };
 
-/* A stalled comm, or one of a process for which others wait: its process waits for the peer's. */
+/* A stalled comm, or a waiting comm of a process that others wait for. Its process waits for the
+ * peer's process. */
 struct stat_wait {
     int from, to; /* nodes */
     const struct pvn_stats *file;
     const struct pvn_stat_row *row;
 };
 
-/* A root: others wait for it, and it waits for nobody outside: a process, or several that wait for
- * each other. */
+/* A root: a process, or several that wait for each other. Others wait for it, and it waits for
+ * nobody outside. */
 struct stat_root {
     int circle;
-    int nodes;   /* in it */
-    int waiting; /* processes outside that wait for it, or for one that does */
+    int nodes;   /* processes in it */
+    int waiting; /* processes outside that wait for it, directly or through others */
 };
 
 struct stat_job {
     const struct stat_list *list;
     struct stat_node *node;
     int nodes;
-    struct stat_wait *wait; /* by from */
+    struct stat_wait *wait; /* sorted by from */
     int waits;
-    struct stat_root *root; /* by waiting, the most first */
+    struct stat_root *root; /* sorted by waiting, the most first */
     int roots;
 };
 
 /* 0, or -ENOMEM with an empty job; the list outlives the job. */
 int stat_job_make(const struct stat_list *list, struct stat_job *job);
 void stat_job_free(struct stat_job *job);
-/* The node of a circle that has received the most messages from the others of the circle beyond those
- * it has sent to them, so that its part is what is missing; -1: none stands out. */
+/* The node of a circle whose messages received from the circle exceed those sent to it by the most:
+ * its own messages are the missing ones. -1 if no node stands out. */
 int stat_job_behind(const struct stat_job *job, const struct stat_root *root, uint64_t *received,
                     uint64_t *sent);
-/* Nodes that wait for a root, at once or through others: a flag for each node, which the caller
- * frees; NULL without memory. */
+/* A flag for each node: it waits for a root, directly or through others. The caller frees the
+ * flags; NULL if memory is short. */
 bool *stat_job_waiting(const struct stat_job *job, int circle);
-/* Why a root does not go on, as far as its file says. */
+/* Writes why a root makes no progress, if its file shows it. */
 void stat_job_why(const struct stat_job *job, const struct stat_root *root, char *out, size_t cap);
 /* "rank 3, python pid 812 on node2". Returns buf. */
 const char *stat_node_name(const struct stat_node *n, char *buf, size_t len);
 
-/* Which of two files of one host and pid speaks for it: that of the process that lives, or began
- * last. */
+/* Selects one of two files of one host and pid: that of the living process, else of the one that
+ * began last. */
 const struct pvn_stats *stat_later(const struct pvn_stats *a, const struct pvn_stats *b);
 
 void stat_print_job(const struct tool *t, const struct stat_list *list);

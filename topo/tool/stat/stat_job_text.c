@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat for people: which process all wait for, before anything else. */
+/* pvn-topo stat for people: first the process that all others wait for. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "topo/tool/load/query.h"
 #include "topo/tool/stat/stat_job.h"
 
-enum { SHOWN = 8 }; /* processes named in a list, and comms */
+enum { SHOWN = 8 }; /* limit of processes, and of comms, named in a list */
 
-/* A sentence that is being put together. */
+/* A sentence that is being built. */
 struct line {
     char text[4096];
     size_t len;
@@ -101,7 +101,8 @@ static void print_wait(const struct tool *t, const struct stat_job *job, const s
     tool_wrap(t, 4, 8, l.text);
 }
 
-/* The comms that wait for it, one of each process, and those that wait for these processes. */
+/* Prints the comms that wait for the root, one of each process, and those that wait for these
+ * processes. */
 static void print_waits(const struct tool *t, const struct stat_job *job,
                         const struct stat_root *root, bool *flagged)
 {
@@ -125,7 +126,8 @@ static void print_waits(const struct tool *t, const struct stat_job *job,
     tool_wrap(t, 4, 8, l.text);
 }
 
-/* Processes that have the pid of an earlier one: what peers say of a pid may mean either. */
+/* Prints processes that have the pid of an earlier one: a peer's entry for the pid may mean
+ * either. */
 static void print_again(const struct tool *t, const struct stat_job *job)
 {
     int n = 0;
@@ -151,7 +153,7 @@ static void print_again(const struct tool *t, const struct stat_job *job)
         fputc('\n', t->out);
 }
 
-/* " on 2 hosts", or " on 1 of 2 hosts; node3 gave no answer". */
+/* Adds " on 2 hosts", or " on 1 of 2 hosts; node3 gave no answer". */
 static void add_hosts(struct line *l, const struct stat_list *list)
 {
     const char **silent = calloc((size_t)list->answers, sizeof(*silent));
@@ -176,7 +178,7 @@ static bool is_any_answer(const struct stat_list *list)
     return false;
 }
 
-/* Nothing is known of a host that gave no answer. */
+/* Prints that no process waits. A host that gave no answer is unknown. */
 static void print_no_wait(const struct tool *t, const struct stat_list *list)
 {
     struct line l = {0};

@@ -23,7 +23,8 @@ static json_t *number(uint64_t v)
 
 static json_t *age(const struct pvn_stats *f, uint64_t stamp)
 {
-    /* To the microsecond, whatever the age: rates are made of differences. */
+    /* Ages have microseconds, however large they are, because rates are computed from
+     * differences. */
     return stamp ? json_real(round(stat_age(f, stamp) * 1e6) / 1e6) : json_null();
 }
 
@@ -90,7 +91,7 @@ static json_t *per_second(const struct stat_rates *s, double n, bool counted)
     return counted ? json_real(round(n / s->seconds * 1e3) / 1e3) : json_null();
 }
 
-/* null: there was no earlier look at the process. */
+/* Rates of a process; null if there is no earlier snapshot of it. */
 static json_t *rates(const struct pvn_stats *f, const struct pvn_stats *old)
 {
     struct stat_rates s = stat_rates_of(f, old);
@@ -169,7 +170,7 @@ static json_t *hosts(const struct stat_list *list)
         json_object_set_new(o, "problem", a->reason[0] ? json_text(a->reason) : json_null());
         json_object_set_new(o, "remedy", a->remedy[0] ? json_text(a->remedy) : json_null());
         json_object_set(o, "unreadable", json_object_get(a->doc, "unreadable")); /* or no key */
-        json_object_set(o, "adapters", stat_grown_adapters(a)); /* with what grew; NULL: no key */
+        json_object_set(o, "adapters", stat_grown_adapters(a)); /* with the growth; NULL: no key */
         json_array_append_new(all, o);
     }
     return all;

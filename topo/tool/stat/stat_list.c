@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the list of what was read. */
+/* pvn-topo stat: the list of files that were read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct pvn_stats *stat_list_next(struct stat_list *list)
     return &list->file[list->n];
 }
 
-/* A file's name holds pid and start of its process, so that with the host it is a process's own; its
+/* The name of a file, which holds pid and start of its process, so that it is unique on a host. Its
  * directory may have another name in another container. */
 static const char *base(const struct pvn_stats *f)
 {
@@ -44,7 +44,7 @@ static bool same(const struct pvn_stats *a, const struct pvn_stats *b)
     return strcmp(a->head.id.host, b->head.id.host) == 0 && strcmp(base(a), base(b)) == 0;
 }
 
-/* The place of f in the table, or the free entry where it would be. */
+/* The entry of f in the table, or the free entry for it. */
 static int *place(const struct stat_list *list, const struct pvn_stats *f)
 {
     uint32_t i = hash(f) % (uint32_t)list->slots;

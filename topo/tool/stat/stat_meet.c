@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat under srun or mpirun: the copies send what their hosts have to the first, which shows
- * the whole. */
+/* pvn-topo stat under srun or mpirun: the copies send their hosts' data to the first one, which
+ * shows everything. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "topo/tool/stat/stat_hidden.h"
 #include "topo/tool/stat/stat_look.h"
 
-/* Beside pvn-perf's ports, and whatever MASTER_PORT says: the job that hangs has that one. */
+/* Ports apart from pvn-perf's and independent of MASTER_PORT, which the hanging job uses. */
 enum { PORT_BASE = 28000, PORT_RANGE = 4000, DOCUMENT_MAX = 64 << 20 };
 
 /* Sent by a copy before its document. */
@@ -32,8 +32,8 @@ struct header {
     char host[64];
 };
 
-/* Started by srun or mpirun with others, as far as the environment says. RANK and WORLD_SIZE are in the
- * environment of any shell in some containers. */
+/* True if the environment shows that srun or mpirun started several copies. RANK and WORLD_SIZE do
+ * not count, because some containers set them for any shell. */
 static bool has_others(const struct pvn_launch_env *le)
 {
     return le->launcher && le->nranks >= 2 && strcmp(le->launcher, "torchrun") != 0;
@@ -46,7 +46,7 @@ bool stat_meets(void)
     return pvn_launch_env_read(&le, why, sizeof(why)) == 0 && has_others(&le);
 }
 
-/* 0, and where they meet; 1: this is the only copy, or one of a launcher that is not known. */
+/* 0 and the rendezvous in le; 1 if this is the only copy, or if the rendezvous is unknown. */
 static int find_place(struct pvn_launch_env *le)
 {
     char why[512];
@@ -66,7 +66,7 @@ static int find_place(struct pvn_launch_env *le)
     return 0;
 }
 
-/* The adapters that the comms of this host use, with what grew within --interval where they have
+/* The adapters that the comms of this host use, with the growth within --interval if they have
  * counters. */
 static json_t *own_adapters(const struct tool *t, const struct stat_list *list, const char *sysfs)
 {
@@ -83,11 +83,11 @@ static json_t *own_adapters(const struct tool *t, const struct stat_list *list, 
     return adapters;
 }
 
-/* Takes adapters over. */
+/* Sends this host's document. Takes ownership of adapters. */
 static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_list *list,
                     json_t *adapters)
 {
-    /* Rank 0 reads once it has looked twice. */
+    /* Rank 0 begins to read after its second snapshot. */
     double until = pvn_now_s() + t->wait_s + t->interval_s;
     struct tool to = *t;
     struct header h = {0};
@@ -111,7 +111,7 @@ static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_
     return rc;
 }
 
-/* The document of one rank into its answer. */
+/* Receives one rank's document into its answer. */
 static void receive(const struct tool *t, int fd, struct tool_answer *a, struct header *h)
 {
     double until = pvn_now_s() + t->wait_s + t->interval_s;
@@ -134,7 +134,8 @@ static void receive(const struct tool *t, int fd, struct tool_answer *a, struct 
     free(text);
 }
 
-/* Gathers what all of them sent; several copies of one host are one answer. Takes the adapters here over. */
+/* Gathers the documents of all copies; several copies on one host are one answer. Takes ownership
+ * of adapters. */
 static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer *all,
                    struct header *h, struct stat_list *list, json_t *adapters)
 {
@@ -174,7 +175,7 @@ static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer 
     }
 }
 
-/* Rank 0: shows the whole. Takes the adapters here over. */
+/* Rank 0: shows everything. Takes ownership of adapters. */
 static int show_all(const struct tool *t, struct pvn_boot *b, struct stat_list *list,
                     json_t *adapters)
 {

@@ -1,16 +1,16 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat in Prometheus's text exposition format, version 0.0.4: all samples of a metric
- * behind its HELP and TYPE. Counters are sums over a process's comms, open and closed, for each
- * device, direction and set of transports; series of single comms have to be requested. Those of
- * dead processes are left out, so that their series end. */
+ * follow its HELP and TYPE. Counters are sums over a process's comms, open and closed, for each
+ * device, direction and set of transports. Series of single comms must be requested. Dead processes
+ * are left out, so that their series end. */
 #include "topo/tool/stat/stat.h"
 
 #include <string.h>
 
 #include "plugin/stats/stat_via.h"
 
-/* Labels with which every sample of a process begins. */
+/* Writes the labels that begin every sample of a process. */
 static void process_labels(FILE *out, const struct pvn_stats *f)
 {
     fprintf(out, "pid=\"%llu\",", (unsigned long long)f->head.id.pid);
@@ -19,8 +19,8 @@ static void process_labels(FILE *out, const struct pvn_stats *f)
     stat_prom_label(out, "rank", f->head.rank);
 }
 
-/* The peer without its port and pid: those change with every connection, and each value of a label
- * is a series that Prometheus keeps. */
+/* Writes the peer without its port and pid. These change with every connection, and each value of a
+ * label is a series that Prometheus keeps. */
 static void peer_label(FILE *out, const struct pvn_stat_row *r)
 {
     char peer[sizeof(r->peer_addr) + 1];
@@ -133,7 +133,7 @@ struct sums {
     uint64_t known;
     uint64_t value[COUNTERS];
     uint64_t open, up;
-    double stalled; /* the longest */
+    double stalled; /* longest stall, seconds */
 };
 
 enum { KINDS = 64 };
@@ -150,13 +150,13 @@ static struct sums *sums_for(struct sums *all, int *n, const char *device, uint3
     return &all[(*n)++];
 }
 
-/* Comms that are open, comms that are closed, and those whose rows others have now. */
+/* Sums up open comms, closed comms, and comms whose rows were reused. */
 static int sum_up(const struct pvn_stats *f, struct sums *all)
 {
     int n = 0;
     for (int i = 0; i < f->nrows; i++) {
         const struct pvn_stat_row *r = &f->row[i];
-        /* Without lanes it is not up yet and has carried nothing. */
+        /* A comm without lanes is not up yet and has carried nothing. */
         uint32_t via = pvn_via_of_lanes(r->lanes);
         struct sums *s =
             stat_is_comm(r) && via ? sums_for(all, &n, r->device, r->sender, via) : NULL;
@@ -195,7 +195,7 @@ static void sum_labels(FILE *out, const struct pvn_stats *f, const struct sums *
     stat_prom_label(out, "transport", pvn_via_text(s->via, via, sizeof(via)));
 }
 
-/* The m-th counter of all processes; behind the counters come what is now. */
+/* Writes the m-th counter of all processes. The gauges follow the counters. */
 static void put_sums(FILE *out, const struct stat_list *list, int m, const char *name)
 {
     for (int i = 0; i < list->n; i++) {
@@ -261,7 +261,7 @@ static void process_metrics(FILE *out, const struct stat_list *list)
     }
 }
 
-/* ---- comms, where they are requested (--per-comm) ---- */
+/* ---- comms, if they are requested (--per-comm) ---- */
 
 static bool shown(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {

@@ -10,7 +10,7 @@ static const struct pvn_stat_row *row_of(const struct pvn_stats *f, uint64_t id)
     return NULL;
 }
 
-/* A counter's growth; one that is smaller than before began again. */
+/* A counter's growth. A smaller value than before means that the counter began again. */
 static double grown(uint64_t now, uint64_t before)
 {
     return now >= before ? (double)(now - before) : (double)now;

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: could the plugin make its statistics file here? As pvn_stats_open does it, but without a file. */
+/* pvn-topo stat: checks whether the plugin could create its statistics file here. Follows
+ * pvn_stats_open, but creates no file. */
 #include "config.h"
 #include "topo/tool/stat/stat_room.h"
 
@@ -43,7 +44,7 @@ __attribute__((format(printf, 3, 4))) static bool set(struct problem *p, const c
     return true;
 }
 
-/* at: the directory, or the one in which it would be made. True: no file can be made. */
+/* True if no file can be created. at: the directory, or the one in which it would be created. */
 static bool no_room(const char *at, struct problem *p)
 {
     size_t need = sizeof(struct pvn_stat_head) + PVN_STAT_GROW * sizeof(struct pvn_stat_row);
@@ -60,7 +61,7 @@ static bool no_room(const char *at, struct problem *p)
     return false;
 }
 
-/* True: the plugin refuses the directory itself, as pvn_stats_dir_open does. */
+/* True if the plugin refuses the directory itself, as pvn_stats_dir_open does. */
 static bool refused(const char *dir, const struct stat *st, struct problem *p)
 {
     if (!S_ISDIR(st->st_mode))

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat of what pvn-topo --json stat wrote on another host: the same structures again. Stamps
- * are made from ages, so that clocks of different hosts are never compared. */
+/* pvn-topo stat of documents that pvn-topo --json stat wrote on another host. It fills the same
+ * structures. Time stamps are computed from ages, so clocks of different hosts are never
+ * compared. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "plugin/base/version.h"
 #include "topo/tool/stat/stat.h"
 
-/* The time of reading of every saved file: late enough for any age. */
+/* The time of reading of every saved file, late enough for any age. */
 #define NOW_NS (UINT64_C(1) << 62)
 
 static uint64_t stamp(const json_t *o, const char *key)
@@ -29,7 +30,7 @@ static uint64_t number(const json_t *o, const char *key)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-/* As a statistics file's own texts are cleaned: printable ASCII. */
+/* Copies a text, cleaned as those of a statistics file: printable ASCII. */
 static void copy(char *to, size_t size, const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
@@ -149,7 +150,7 @@ static int take_comms(const json_t *comms, struct pvn_stats *f)
     return 0;
 }
 
-/* Another version may lack figures, or have more than this one reads. */
+/* Notes another version, which may lack figures or have more than this one reads. */
 static void note_version(struct stat_list *list, const char *name, const json_t *doc)
 {
     const char *v = json_string_value(json_object_get(doc, "tool_version"));
@@ -180,8 +181,8 @@ static bool readable(const char *name, const json_t *doc)
     return false;
 }
 
-/* A process that is in the list already. The host on which it runs knows more of it than one that
- * sees its file in a shared directory. */
+/* Handles a process that is in the list already. Its own host knows more about it than another host
+ * that sees its file in a shared directory. */
 static void take_again(struct stat_list *list, const char *name, int at, struct pvn_stats *f)
 {
     struct pvn_stats *there = &list->file[at];
@@ -223,7 +224,7 @@ int stat_add_document(struct stat_list *list, const char *name, const struct jso
     return 0;
 }
 
-/* Opened once: it may be a pipe from another host. */
+/* The file is opened only once, because it may be a pipe from another host. */
 int stat_add_saved(struct stat_list *list, const char *path)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat --watch on a terminal: a look that fits into its window. */
+/* pvn-topo stat --watch on a terminal: output that fits into the window. */
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ int stat_screen_lines(const char *text, size_t len)
     return n;
 }
 
-/* One line without its end, cut where the window ends; escape sequences take no column. */
+/* Writes a line without its newline, cut at the window's width. Escape sequences take no column. */
 static void put_line(FILE *out, const char *line, size_t len, int columns)
 {
     int column = 0;
@@ -36,7 +36,7 @@ static void put_line(FILE *out, const char *line, size_t len, int columns)
             i = end;
             continue;
         }
-        /* Bytes that go on with a character of UTF-8 belong to the column before. */
+        /* Continuation bytes of UTF-8 belong to the column before. */
         if (((unsigned char)line[i] & 0xc0) != 0x80)
             column++;
         if (column <= columns)

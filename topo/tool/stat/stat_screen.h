@@ -11,10 +11,11 @@ struct stat_screen {
     int rows, columns;
 };
 
-/* The window as it is now; it may be resized between two looks. */
+/* The current size of the window, which may change at any time. */
 struct stat_screen stat_screen_size(void);
 int stat_screen_lines(const char *text, size_t len);
-/* Clears the window and draws what fits into it: lines are cut, and those that are too many are counted. */
+/* Clears the window and draws the text that fits: long lines are cut, and surplus lines are only
+ * counted. */
 void stat_screen_put(FILE *out, const char *text, size_t len, struct stat_screen s);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: what was read, in the form that is requested. */
+/* pvn-topo stat: shows the list in the requested form. */
 #include "topo/tool/stat/stat_adapters.h"
 
 static bool anything_wrong(const struct stat_list *list)
@@ -35,7 +35,7 @@ int stat_show(const struct tool *t, const struct stat_list *list, const char *sy
     } else if (t->prom) {
         stat_print_prom(t, list);
         stat_print_prom_adapters(t, &adapters);
-        status = list->unread ? TOOL_INPUT : TOOL_OK; /* what is wrong is in the metrics */
+        status = list->unread ? TOOL_INPUT : TOOL_OK; /* the metrics show what is wrong */
     } else {
         stat_print(t, list);
         stat_print_adapters(t, &adapters);

@@ -39,7 +39,8 @@ static const char *amount(uint64_t bytes, char *buf, size_t len)
     return buf;
 }
 
-/* A file in a directory that hosts share: only its own host has the clock of its times. */
+/* Notes a file of another host in a shared directory: only its own host has the clock of its time
+ * stamps. */
 static void say_clocks(const struct tool *t, const struct pvn_stats *f)
 {
     char text[400], age[32];
@@ -94,7 +95,7 @@ static void process(const struct tool *t, const struct pvn_stats *f)
                 h->untracked, h->id.max_rows);
 }
 
-/* A process whose job has a key has a column more. */
+/* True if the job has a key; the table then has one more column. */
 static bool has_key(const struct pvn_stats *f)
 {
     for (int i = 0; i < f->nrows; i++)
@@ -133,7 +134,7 @@ static void wrapped(const struct tool *t, const char *what, const char *text)
     tool_wrap(t, INDENT + (int)strlen(what), INDENT + 2, text);
 }
 
-/* True if two comms have the same reason but for their numbers: ports, messages, seconds. */
+/* True if two reasons differ only in numbers: ports, messages, seconds. */
 static bool alike(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -155,7 +156,7 @@ static bool same_reason(const struct pvn_stats *f, const struct pvn_stat_row *a,
            alike(a->text, b->text);
 }
 
-/* " (also comms 4, 6 and 8)"; false: an earlier comm has had this reason. */
+/* Writes " (also comms 4, 6 and 8)"; false if an earlier comm had this reason. */
 static bool name_others(const struct pvn_stats *f, const struct pvn_stat_row *r, char *out,
                         size_t cap)
 {
@@ -178,8 +179,7 @@ static bool name_others(const struct pvn_stats *f, const struct pvn_stat_row *r,
     return true;
 }
 
-/* Why the comm is where it is, where there is something to say; once for all that have the same
- * reason. */
+/* Prints the reason of a comm's state, if there is one, once for all comms with the same reason. */
 static void reason(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
     char text[1400], a[32], peer[240], others[128];
@@ -188,7 +188,7 @@ static void reason(const struct tool *t, const struct pvn_stats *f, const struct
         return;
     switch (stat_trouble(f, r)) {
     case STAT_STALLED:
-        stat_peer(r, peer, sizeof(peer)); /* "" until one has connected */
+        stat_peer(r, peer, sizeof(peer)); /* "" until the peer has connected */
         snprintf(text, sizeof(text), "for %s%s: %s%s%s", span(stat_stalled(f, r), a, sizeof(a)),
                  others, r->text, peer[0] ? "; peer " : "", peer);
         wrapped(t, "STALLED ", text);
@@ -222,7 +222,7 @@ static void details(const struct tool *t, const struct pvn_stat_row *r)
     }
 }
 
-/* Which lanes it has now, and how it came by them. */
+/* Prints the comm's current lanes and their changes. */
 static void lane_changes(const struct tool *t, const struct pvn_stats *f,
                          const struct pvn_stat_row *r)
 {
@@ -261,7 +261,7 @@ static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
     }
 }
 
-/* A copy of the list in the order in which it is shown: who waits or failed, who runs, who is dead. */
+/* The list is shown in this order: waiting or failed, running, dead. */
 static int urgency(const struct pvn_stats *f)
 {
     bool trouble = false;
@@ -277,8 +277,8 @@ static int by_urgency(const void *a, const void *b)
     return c ? c : *x < *y ? -1 : *x > *y; /* qsort is not stable */
 }
 
-/* The age of the job that is looked at: since the first of the processes that live began, or else the one that wrote
- * last. What ended before that is of earlier jobs. */
+/* The age of the current job: since the first of the living processes began or, if none lives, the
+ * one that wrote last. Processes that ended before belong to earlier jobs. */
 static double job_age(const struct stat_list *list)
 {
     double oldest = -1, last = -1, last_began = 0;
@@ -295,7 +295,7 @@ static double job_age(const struct stat_list *list)
     return oldest >= 0 ? oldest : last_began;
 }
 
-/* The processes of earlier jobs, in one line. */
+/* Prints the processes of earlier jobs in one line. */
 static void folded(const struct tool *t, int n, double last)
 {
     char age[32];

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat --watch: look after look, as a table of rates or, for a collector, a line of JSON. */
+/* pvn-topo stat --watch: repeated output, as a table of rates or, for a collector, as lines of
+ * JSON. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "topo/tool/stat/stat_rates.h"
 #include "topo/tool/stat/stat_screen.h"
 
-/* "12.3k", or - for what is not counted or has no earlier look. */
+/* "12.3k", or "-" if the value is not counted or has no earlier snapshot. */
 static const char *rate(const struct stat_rates *s, double n, bool known, char *buf, size_t len)
 {
     static const char units[] = " kMGT";
@@ -45,7 +46,8 @@ static void print_row(const struct tool *t, const char *name, const struct stat_
             s->troubled ? t->red : "", s->troubled, s->troubled ? t->off : "", name);
 }
 
-/* Each process divided by its own time: looks at hosts are not at the same time. */
+/* Adds a process to the sum. Each is divided by its own time, because hosts are not read at the
+ * same time. */
 static void add_to_sum(struct stat_rates *sum, const struct stat_rates *s)
 {
     double by = s->seconds > 0 ? 1 / s->seconds : 0;
@@ -61,7 +63,7 @@ static void add_to_sum(struct stat_rates *sum, const struct stat_rates *s)
     sum->troubled += s->troubled;
 }
 
-/* Comms in trouble come first where not all fit on the screen. */
+/* Prints the table of rates. If it does not fit on the screen, comms in trouble come first. */
 static void print_rates(const struct tool *t, const struct stat_list *now, struct stat_list *before,
                         int lines)
 {
@@ -89,7 +91,7 @@ static void print_rates(const struct tool *t, const struct stat_list *now, struc
     print_row(t, "all", &sum);
 }
 
-/* Looks at this host, with the adapters' counters. */
+/* Reads this host, with the adapters' counters. */
 static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
                 struct stat_adapters *adapters, int argc, char **argv)
 {
@@ -105,7 +107,7 @@ static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
     return TOOL_OK;
 }
 
-/* A look as text; lines of the table of rates, 0: all. */
+/* Prints one output as text; lines: limit for the table of rates, 0: none. */
 static void print_look(const struct tool *t, const struct tool_answers *a,
                        const struct stat_list *now, struct stat_list *before,
                        const struct stat_adapters *adapters, const struct stat_adapters *earlier,
@@ -123,7 +125,7 @@ static void print_look(const struct tool *t, const struct tool_answers *a,
     stat_print_grown_rates(t, a->list, a->n, seconds);
 }
 
-/* The lines that a look takes beside those of its processes. */
+/* The number of lines besides those of the processes. */
 static int other_lines(const struct tool *t, const struct tool_answers *a,
                        const struct stat_list *now, struct stat_list *before,
                        const struct stat_adapters *adapters, const struct stat_adapters *earlier,
@@ -142,7 +144,7 @@ static int other_lines(const struct tool *t, const struct tool_answers *a,
     return lines;
 }
 
-/* On a terminal: as much of a look as its window has room for. */
+/* Shows as much as fits into the terminal's window. */
 static int show_on_screen(const struct tool *t, const struct tool_answers *a,
                           const struct stat_list *now, struct stat_list *before,
                           const struct stat_adapters *adapters, const struct stat_adapters *earlier,
@@ -166,7 +168,7 @@ static int show_on_screen(const struct tool *t, const struct tool_answers *a,
     return TOOL_OK;
 }
 
-/* Shows a look; before, earlier, elsewhere: the look before. */
+/* Shows the current data; before, earlier, elsewhere: the previous data. */
 static int show(const struct tool *t, const struct tool_answers *a, const struct stat_list *now,
                 struct stat_list *before, const struct stat_adapters *adapters,
                 const struct stat_adapters *earlier, const struct stat_grown_earlier *elsewhere)
@@ -199,7 +201,8 @@ int stat_watch(struct tool *t, int argc, char **argv)
         if (status == TOOL_OK) {
             status = show(t, &a, &now, &before, &adapters, &earlier, &elsewhere);
             stat_grown_keep(&elsewhere, a.list, a.n);
-            /* A full disk would be written to without end. main says why. */
+            /* Stops at a write error, or a full disk would be written to without end. main prints
+             * the reason. */
             if (fflush(t->out) != 0) {
                 t->write_errno = errno;
                 status = TOOL_INPUT;
