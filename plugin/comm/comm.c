@@ -16,21 +16,22 @@
 
 static_assert(offsetof(struct pvn_comm_mr, mr) == 0, "a handle is the engine's registration");
 
-/* True if a comm's epoch (or the one that says what it may be used for) is this process's. The number
- * is hardly met by chance, so this is also the check that the pointer is a comm. False: it may be ours
- * nevertheless, and comm_usable() finds out. */
+/* True if a comm's epoch, or its `sends`, `receives` or `tests`, is this process's. Memory that is
+ * no comm hardly has that number, so this also checks the pointer. If false, the comm may be ours
+ * nevertheless; comm_usable() finds out. */
 static inline bool is_ours(const unsigned *epoch)
 {
     return __builtin_expect(pvn_fork_surely() == *epoch, 1);
 }
 
-/* True if the comm is to look at its control connection now. */
+/* True if the comm has to poll its control connection now. */
 static inline bool attends(struct pvn_comm *c)
 {
     return __builtin_expect(--c->attend_in < 0, 0);
 }
 
-/* Begins every data call that needs a check. 0 go on, -EAGAIN not up yet, else the comm's error. */
+/* Begins every data call that needs a check. 0: go on; -EAGAIN: not up yet; else the comm's
+ * error. */
 static int ready(struct pvn_comm *c, const char *call)
 {
     int rc = comm_usable(c, call);
@@ -38,10 +39,10 @@ static int ready(struct pvn_comm *c, const char *call)
     if (rc || c->engine)
         return rc;
     rc = comm_come_up(c);
-    return rc == 0 && c->help ? -EAGAIN : rc; /* this call has not taken it */
+    return rc == 0 && c->help ? -EAGAIN : rc; /* this call has not taken the comm */
 }
 
-/* An engine's answer becomes a call's. */
+/* Turns the engine's result into that of a data call. */
 static int answer(struct pvn_comm *c, int rc, const char *call)
 {
     if (rc == 0)
@@ -55,7 +56,7 @@ static int answer(struct pvn_comm *c, int rc, const char *call)
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT, "%s: wrong arguments", call);
 }
 
-/* A data call's answer to NCCL. */
+/* Turns the result of a data call into NCCL's. */
 static int result(const struct pvn_comm *c, int rc)
 {
     return rc ? (int)pvn_result_of(rc, pvn_comm_err(c)) : PVN_RESULT_SUCCESS;
@@ -63,10 +64,10 @@ static int result(const struct pvn_comm *c, int rc)
 
 static int no_request(struct pvn_comm *c, int rc, const char *call)
 {
-    /* No room: the caller may call nothing but this until there is. */
+    /* There was no room, and the caller may make only this call until there is. */
     if (rc == 0 && attends(c))
         comm_attend(c);
-    /* Nor will there be any when the receiver has closed. */
+    /* There will never be room if the receiver has closed. */
     if (rc == 0 && c->link.sender && c->link.conn->goodbye && pvn_engine_pending(c->engine) == 0)
         comm_fail_by_peer(c);
     return result(c, answer(c, rc, call));
@@ -77,7 +78,8 @@ static bool mr_ok(const struct pvn_comm *c, const struct pvn_comm_mr *m)
     return !m || m->comm == c;
 }
 
-/* Lanes that write into memory reach what is registered and nothing else. */
+/* True if the registration has these bytes, or the lanes need none: lanes that write into memory
+ * reach only what is registered. */
 static inline bool covers(const struct pvn_comm *c, const struct pvn_mr *m, const void *data,
                           size_t size)
 {
@@ -87,7 +89,8 @@ static inline bool covers(const struct pvn_comm *c, const struct pvn_mr *m, cons
            (!pvn_engine_needs_registration(c->engine) && !(size >> MAX_TOTAL_LOG2));
 }
 
-/* Without a memory handle. The lanes may be TCP's now, and an adapter's when a peer that is late comes. */
+/* Checks a buffer without a memory handle. The lanes may be TCP's now, and an adapter's when a late
+ * peer comes. */
 __attribute__((noinline, cold)) static int check_unregistered(struct pvn_comm *c, const char *call,
                                                               size_t size)
 {
@@ -115,15 +118,15 @@ __attribute__((noinline, cold)) static int refuse_range(struct pvn_comm *c, cons
                        call, size, data, m->len, m->addr);
 }
 
-/* NCCL's array of memory handles as the engine's, see struct pvn_comm_mr; C converts no pointer to
- * pointers by itself. */
+/* NCCL's array of memory handles as the engine's: each handle points to a struct pvn_mr, see struct
+ * pvn_comm_mr. C does not convert the type by itself. */
 static const struct pvn_mr *const *mr_list(void *const *mrs)
 {
     return (const struct pvn_mr *const *)mrs;
 }
 
-/* The checks that a healthy comm and a message with bytes and a registration need not pass. 0,
- * -EAGAIN: not now, or an error. */
+/* The checks that a healthy comm and a message with bytes and a registration do not need. 0;
+ * -EAGAIN: not now; -EBUSY: no new sends now; or an error. */
 __attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
                                                  const struct pvn_comm_mr *mr, void *handle)
 {
@@ -145,8 +148,8 @@ __attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void 
     return 0;
 }
 
-/* A message that has passed the other checks. Apart from these, so that the call of a healthy comm ends in a jump
- * to it. */
+/* Sends a message that has passed the other checks. This is a function of its own, so that the call
+ * of a healthy comm ends in a jump to it. */
 __attribute__((noinline)) static int isend(struct pvn_comm *c, const void *data, size_t size,
                                            int tag, const struct pvn_comm_mr *mr, void **request)
 {
@@ -174,7 +177,7 @@ static int isend_checked(struct pvn_comm *c, const void *data, size_t size, int 
     return isend(c, data, size, tag, mr, request);
 }
 
-/* The checks that a healthy comm and a message with bytes and a registration need not pass come first. */
+/* Sends after the checks of isend_ready(). A comm with help is taken before. */
 __attribute__((noinline)) static int isend_in_turn(struct pvn_comm *c, const void *data,
                                                    size_t size, int tag,
                                                    const struct pvn_comm_mr *mr, void *handle,
@@ -313,7 +316,7 @@ static inline int size_of(size_t size)
     return size > INT_MAX ? INT_MAX : (int)size;
 }
 
-/* The sizes of a receive of several buffers but the first one's. */
+/* Writes the sizes of a receive of several buffers, except the first one. */
 __attribute__((noinline)) static int more_sizes(const struct pvn_req *req, int *sizes)
 {
     for (int i = 1; i < req->sizes; i++)
@@ -321,8 +324,8 @@ __attribute__((noinline)) static int more_sizes(const struct pvn_req *req, int *
     return PVN_RESULT_SUCCESS;
 }
 
-/* Gives a request that is done back, which stays as it is until the next irecv. The caller's array has room for as many
- * sizes as the request has buffers. */
+/* Gives back a request that is done. It stays as it is until the next irecv. The caller's array has
+ * room for as many sizes as the request has buffers. */
 static inline int finish(struct pvn_req *req, int *done, int *sizes)
 {
     *done = 1;
@@ -333,7 +336,7 @@ static inline int finish(struct pvn_req *req, int *done, int *sizes)
     return __builtin_expect(req->sizes > 1, 0) ? more_sizes(req, sizes) : PVN_RESULT_SUCCESS;
 }
 
-/* A test that is not to end at once. */
+/* A test that does not end at once: attends to the comm if it is time, and polls its lanes. */
 __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *req, int *done,
                                           int *sizes)
 {
@@ -343,7 +346,8 @@ __attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *re
     if (!is_ours(&c->epoch)) {
         if (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch))
             return result(c, comm_usable(c, "test"));
-        /* Neither pvn_comm_test, which counts where the process is certain, nor test_in_turn has counted this call. */
+        /* This call has not been counted: pvn_comm_test counts if it is certain of the process,
+         * test_in_turn if there is help. */
         if (!c->help)
             (void)attends(c);
     }
@@ -376,7 +380,7 @@ int pvn_comm_test(void *request, int *done, int *sizes)
     struct pvn_req *req = request;
     struct pvn_comm *c = pvn_req_owner(req);
 
-    /* Nearly all end here, without more registers than they are called with. */
+    /* Nearly all calls end here, and need no registers but those of their arguments. */
     if (is_ours(&c->tests) && !attends(c)) {
         if (eng_is_still(req)) {
             *done = 0;

@@ -4,8 +4,8 @@
  * The work that calls of a comm do now and then beside their own: they watch the comm, or take the
  * steps of its failover, and do the same for the idle comms of their thread.
  *
- * Idle comms need it since the peer may wait for an end whose requests are all done, and which nobody calls.
- * The last acknowledgement may be what was lost, or what its device never ends.
+ * Idle comms need it because the peer may wait for an end whose requests are all done, and which
+ * nobody calls: the last acknowledgement may have been lost, or its device may never complete it.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -13,8 +13,9 @@
 #include "base/clock.h"
 #include "connect/link_back.h"
 
-/* Every comm that is driven, and when a thread last took the steps of its idle ones. A step may block
- * in a sick adapter, so it is taken without the lock: a comm that is in one stays in the list. */
+/* Every comm that is driven, and when this thread last took the steps of its idle ones. A step
+ * may block in a sick adapter, so it is taken without the lock; the comm stays in the list
+ * meanwhile. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t step_ended = PTHREAD_COND_INITIALIZER;
 static struct pvn_comm *all;
@@ -70,13 +71,13 @@ uint64_t comm_received(uint64_t id)
     return n ? n : pvn_link_back_received(id);
 }
 
-/* Nothing but the name of its thread may be read of another thread's comm. */
+/* For comms of this thread only: of another thread's comm nothing but its `thread` may be read. */
 static bool is_idle(const struct pvn_comm *c)
 {
     return !c->end.failed && (c->link.failover || pvn_engine_pending(c->engine) == 0);
 }
 
-/* A better connection is there: once the open sends have ended the comm switches to it. */
+/* Looks for a better connection, to which the comm switches once the open sends have ended. */
 static void look_for_better(struct pvn_comm *c, uint64_t now)
 {
     struct pvn_conn *better;
@@ -91,7 +92,8 @@ static void look_for_better(struct pvn_comm *c, uint64_t now)
         comm_failover_switch(c, better);
 }
 
-/* Its lanes may have copies of messages that are done for the caller, and these may fail. */
+/* Takes a step of an idle comm. Its lanes may have copies of messages that are done for the caller,
+ * and these may fail. */
 static void drive_idle(struct pvn_comm *c, uint64_t now)
 {
     comm_look_at_peer(c);
@@ -124,7 +126,7 @@ void comm_attend_beside(struct pvn_comm *c, uint64_t now)
         drive_idle(c, now);
 }
 
-/* Takes the steps of the calling thread's idle comms. self: the one that was called. */
+/* Takes the steps of the calling thread's idle comms. self: the comm that was called. */
 static void drive(struct pvn_comm *self, uint64_t now)
 {
     if (now - driven_ns < DRIVE_NS || pthread_mutex_trylock(&all_lock) != 0)

@@ -3,12 +3,12 @@
 /*
  * A comm whose control connection is lost while its lanes work: the network that carries it has an
  * outage, and the adapters have another network, or a path of their own. The lanes go on. Both ends
- * adopt the control connection that is made in its place (link_keep.h), also within a failover, where
- * it shows that the peer is there.
+ * adopt the control connection that is made in its place (link_keep.h). They do so within a
+ * failover, too, where it shows that the peer is there.
  *
- * Until then a lane that fails begins a failover as always. What only the control connection could
- * have reported is replaced by a time limit: where the caller waits and nothing moves, the peer may
- * have ended, or may be in a failover that it could not report.
+ * Until then a lane that fails begins a failover as always. A time limit replaces the reports that
+ * only the control connection could have brought: if the caller waits and nothing moves, the peer
+ * may have ended, or may be in a failover that it could not report.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -23,7 +23,8 @@ bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code)
     bool outage =
         code == -ETIMEDOUT || code == -EHOSTUNREACH || code == -ENETUNREACH || code == -ENETDOWN;
 
-    /* The peer may have lost it in an outage of one direction only. Forged bytes are nothing else to either end. */
+    /* The peer may have lost it in an outage of one direction only. Forged bytes count as such a
+     * loss at both ends. */
     if (code == -ECONNRESET || code == -EBADMSG)
         outage = pvn_conn_keeps(c->link.conn);
     if (!outage || !pvn_conn_failover(c->link.conn) || !pvn_engine_may_pause(c->engine) ||

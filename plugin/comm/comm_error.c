@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Errors of a comm: whether a call may be made, an error of one call, and the error that ends the comm. */
+/* Errors of a comm: the check before a call, an error of one call, and the error that ends the
+ * comm. */
 #include "config.h"
 #include "comm/comm_priv.h"
 
@@ -67,7 +68,7 @@ int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int cod
     return code;
 }
 
-/* Neither latched nor by comm_refuse: the comm itself must not be touched. */
+/* Does not latch the error, nor call comm_refuse, because the comm itself must not be touched. */
 static int not_ours(const char *call, struct pvn_err *err)
 {
     pvn_err_set(
@@ -129,7 +130,8 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
         complete(c, &c->end.err);
     c->end.failed = true;
     comm_note(c, PVN_LINK_END);
-    /* For tests of open requests, which find a paused engine where a failover has been given up. */
+    /* For tests of open requests, which would find a paused engine if a failover has been given
+     * up. */
     if (c->engine)
         pvn_engine_fail(c->engine, &c->end.err);
     pvn_err_format(&c->end.err, text, sizeof(text));

@@ -10,16 +10,17 @@
  *               (handshake.h), so RDMA may become TCP and TCP RDMA
  *     EXCHANGE  the receiver reports what it has, the sender answers (engine.h), both go on
  *
- * Either end may begin, both may at once, and a connection may be lost in every step: the next one
- * is made then. Steps are taken by the comm's own calls, like everything else of a comm. While the
- * peer shows that it is there, by the old control connection, by one in its place (link_keep.h) or by
- * the new one, it is waited for without limit; otherwise FAILOVER_TIMEOUT ends the comm.
+ * Either end may begin, and both may begin at once. A connection may be lost in every step, and the
+ * next one is made then. The comm's own calls take the steps, as they do everything of a comm.
+ * While the peer shows that it is there, by the old control connection, by one in its place
+ * (link_keep.h) or by the new one, it is waited for without limit; otherwise FAILOVER_TIMEOUT ends
+ * the comm.
  *
- * The peer may wait for an end whose requests are all done, and which nobody calls: the last
- * acknowledgement may be what was lost. So whoever attends to one comm takes the steps of the idle
- * ones of the same thread, which is NCCL's proxy thread. While that thread sleeps, the plugin's
- * own (comm_workers.c) answers the sender's HELLO with the number of messages received. With
- * FAILOVER a comm's data calls come from one thread for its life.
+ * The peer may wait for an end whose requests are all done, and which nobody calls, because the
+ * last acknowledgement may have been lost. So a thread that attends to one comm also takes the
+ * steps of its idle comms; that thread is NCCL's proxy thread. While it sleeps, the plugin's own
+ * (comm_workers.c) answers the sender's HELLO with the number of messages received. With FAILOVER a
+ * comm's data calls come from one thread for its life.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -38,9 +39,10 @@
 #include "nccl/types.h"
 #include "seal/seal_begin.h"
 
-/* So many losses, with no message in between, are not those of a path that comes back. */
+/* A comm that loses its lanes so often, with no message in between, has no path that comes back: it
+ * ends. */
 enum { LOSSES_MAX = 12 };
-/* So many connections that do not take the comm's memory, in one failover, are enough. */
+/* A comm ends if so many connections of one failover have refused its memory. */
 enum { REFUSALS_MAX = 8 };
 #define ENDED "the peer's process has ended or was killed"
 
@@ -54,8 +56,8 @@ static bool reaches_gpus(const struct pvn_comm *c)
     return caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF);
 }
 
-/* Data in GPU memory must be visible there before they count as received: the lanes by
- * which it would be flushed are lost, and other adapters' flushes say nothing of it. */
+/* Makes received data visible in GPU memory, before they count as received. The lanes whose flush
+ * would do it are lost, and flushes of other adapters do not cover these data. */
 static int flush_gpus(struct pvn_comm *c, struct pvn_err *err)
 {
     const struct pvn_mem_copy *gpu = NULL, *last = NULL;
@@ -77,8 +79,9 @@ static void tell_peer(struct pvn_comm *c, enum pvn_frame_type type, const struct
 {
     uint8_t body[PVN_REASON_MAX + 2];
 
-    /* A socket reports that it was reset to one call only, and an end of stream behind that, which
-     * would look like the end of the peer's process. */
+    /* If this fails, no call reads from the connection any more. A socket reports a reset to one
+     * call only, and end of stream to the next, which would look like the end of the peer's
+     * process. */
     if (!c->link.conn->ctrl.eof &&
         pvn_conn_send(c->link.conn, type, body,
                       pvn_reason_encode(body, sizeof(body), why->reason[0]), NULL) < 0)
@@ -95,7 +98,8 @@ static int give_up(struct pvn_comm *c, struct pvn_err *err, const char *why)
     return comm_fail(c, err);
 }
 
-/* No peer is left to fail over to. What began the failover says most of how it ended. */
+/* Ends the comm, because no peer is left to fail over to. The error that began the failover
+ * explains the end best. */
 static int peer_has_ended(struct pvn_comm *c, const char *how)
 {
     struct pvn_err err = *pvn_engine_pause_reason(c->engine);
@@ -105,8 +109,8 @@ static int peer_has_ended(struct pvn_comm *c, const char *how)
     return comm_fail(c, &err);
 }
 
-/* The peer has closed its end, as the connection on which it said so knows. That is no fault where
- * nothing is left to be moved, though nothing more can be. */
+/* The peer has closed its end, and its GOODBYE came on the connection `said`. That is no fault if
+ * no request is open, because nothing is left to be moved. */
 static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -127,7 +131,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     pthread_mutex_lock(&c->mem.lock);
     c->mem.waits = true;
     pthread_mutex_unlock(&c->mem.lock);
-    /* It stands between the engine and the lanes' operations. */
+    /* The profiler is attached to the old lanes. */
     pvn_profile_free(c->profile);
     c->profile = NULL;
     comm_publish_last(c); /* with the last of these lanes' counters */
@@ -150,14 +154,16 @@ static bool loses_without_end(struct pvn_comm *c)
     return p->losses > LOSSES_MAX;
 }
 
-/* A comm without a sound path loses its lanes again and again: less and less often. */
+/* The pause before the first attempt. It grows if a comm without a sound path loses its lanes again
+ * and again. */
 static uint64_t pause_ns(const struct pvn_paths *p)
 {
     return p->losses < 2 ? 0 : pvn_retry_pause_ns(PVN_RETRY_LOSSES, p->losses - 2);
 }
 
-/* A device or port that has failed is no fault of the network: it says so itself (ENODEV, ENETDOWN; EIO until its
- * event comes). A report of the peer (ENETDOWN, too) gives the peer's own reason, whatever that is. */
+/* False if a device or port has failed, which is no fault of the network. Its error says so
+ * (ENODEV, ENETDOWN; EIO until its event comes). A report of the peer (ENETDOWN, too) has the
+ * peer's own reason, whatever that is. */
 static bool is_the_network(const struct pvn_err *why)
 {
     return why->code != -ENODEV && why->code != -EIO && why->code != -ENETDOWN;
@@ -197,7 +203,7 @@ static int note_loss(struct pvn_comm *c, const struct pvn_err *why)
     return 0;
 }
 
-/* After a loss, in FENCE. */
+/* Makes the first attempt due after the pause. Called after a loss, in FENCE. */
 static void connect_after_pause(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
@@ -234,7 +240,8 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     if (note_loss(c, why) != 0 || pause_comm(c, why) != 0)
         return c->end.err.code;
     c->link.failover->hung_up = hung_up;
-    /* Before a better connection is given up: a peer that goes over to that hears the reason first. */
+    /* This goes out before a better connection is given up, so that a peer that switches to that
+     * gets the reason first. */
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
     connect_after_pause(c, why);
     return 0;
@@ -264,7 +271,8 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
         return c->end.err.code;
     }
     c->link.failover->switches = true;
-    /* The better connection was made with the key that the job has; the acceptor's may be there a little later. */
+    /* The better connection was made with the key that the job has, so the key file is checked only
+     * after a second, within which the acceptor's connection may come. */
     c->link.failover->key_ns = c->link.failover->stepped_ns + PVN_NS_PER_S;
     pvn_conn_close(c->link.failover->next, NULL);
     c->link.failover->next = next;
@@ -273,8 +281,8 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
     return 0;
 }
 
-/* The peer has lost a lane before it knew of the switch, so it has given up the better connection and waits for another
- * one. 0, or the comm's error. */
+/* The peer lost a lane before it knew of the switch. So it has given up the better connection and
+ * waits for another one. 0, or the comm's error. */
 static int switch_is_off(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_link_failover *f = c->link.failover;
@@ -289,12 +297,12 @@ static int switch_is_off(struct pvn_comm *c, const struct pvn_err *why)
     return 0;
 }
 
-/* 0 or the comm's error; -EAGAIN: not yet. */
+/* Fences the old lanes. 0, the comm's error, or -EAGAIN: not yet. */
 static int fence(struct pvn_comm *c)
 {
-    /* Nothing is lost and nothing is open. The old lanes stay until the receiver's report comes,
-     * which it sends when it has fenced its own: before it has read SWITCH it would take their end
-     * for a loss. */
+    /* In a switch nothing is lost and nothing is open. The sender keeps its old lanes until the
+     * receiver's report comes, which the receiver sends when it has fenced its own. A receiver that
+     * has not read SWITCH yet would take their end for a loss. */
     if (c->link.failover->switches && c->link.sender && c->link.failover->next &&
         !c->link.conn->ctrl.eof && !c->link.conn->goodbye &&
         !pvn_conn_has_input(c->link.failover->next))
@@ -333,7 +341,7 @@ static int fence(struct pvn_comm *c)
     return 0;
 }
 
-/* Takes what the old control connection still reports of the peer. 0, or the comm's error. */
+/* Takes the peer's reports from the old control connection. 0, or the comm's error. */
 static int watch_peer(struct pvn_comm *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -343,17 +351,17 @@ static int watch_peer(struct pvn_comm *c)
     /* The peer may not have heard of the failover yet. */
     if (pvn_link_keep_adopt(&c->link)) {
         c->link.failover->hung_up = false;
-        /* In a switch, which this would call off, the peer is the one that began it. */
+        /* In a switch nothing is sent, because LANE_DOWN would call it off. */
         if (!c->link.failover->switches)
             tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
     }
     before = c->link.conn->ctrl.eof;
     rc = pvn_conn_listen(c->link.conn, &err);
 
-    /* 1: it has closed its end, for which the lanes are fenced first. */
+    /* 1: the peer has closed its end; the lanes are fenced first. */
     if (rc == -EREMOTEIO || rc == -EPROTO)
         return give_up(c, &err, "failover");
-    /* 2: it has lost a lane. In any other failover that changes nothing. */
+    /* 2: the peer has lost a lane. That matters only in a switch. */
     if (rc == 2 && c->link.sender && c->link.failover->switches && c->link.state == PVN_LINK_FENCE)
         return switch_is_off(c, &err);
     if (rc != -EPIPE || before || c->link.failover->exchanged)
@@ -377,7 +385,7 @@ static const char *waits_for(const struct pvn_comm *c)
     return f->last.n > 0 ? f->last.reason[0] : "the peer did not connect";
 }
 
-/* Into the statistics now and then, where it would else seem that nobody calls. */
+/* Publishes now and then, because the statistics would otherwise show a comm that nobody calls. */
 static void publish(struct pvn_comm *c)
 {
     const struct pvn_link_failover *f = c->link.failover;
@@ -420,7 +428,7 @@ static int check_deadline(struct pvn_comm *c)
     uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited;
 
     pvn_link_look_for_peer(&c->link, now);
-    /* The peer is there, or nobody has called: no reason to count. */
+    /* Time with the peer seen, or without calls, does not count. */
     if (pvn_link_sees_peer(&c->link) || step > PVN_NS_PER_S)
         f->began_ns = pvn_not_counted_ns(f->began_ns, step, now);
     if (step > PVN_NS_PER_S)
@@ -450,7 +458,8 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     bool goodbye = f->next && f->next->goodbye, better = goodbye && f->next->cfg.beside;
 
     f->last = *why;
-    /* That of a better connection is of that alone: the peer's comm goes on, or says the same on the old one. */
+    /* The GOODBYE of a better connection is about that alone: the peer's comm goes on, or says the
+     * same on the old one. */
     if (better && f->switches && c->link.sender) {
         struct pvn_err off = PVN_ERR_INIT;
 
@@ -466,14 +475,14 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
 }
 
-/* Ends the comm if the file of its key was replaced, rather than have it try without end: the peer may be there, and each
- * new connection would be refused. */
+/* Ends the comm if its key file was replaced. Each new connection would be refused, and while the
+ * peer is there the comm would try without end. */
 static int check_key(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
 
-    /* A connection whose HELLO has come has had this look (handshake_steps.c), and lasts. */
+    /* A connection whose HELLO has come has passed this check (handshake_steps.c), and lasts. */
     if ((f->next && f->next->hello_seen) || !c->link.conn->cfg.key || f->stepped_ns < f->key_ns)
         return 0;
     f->key_ns = f->stepped_ns + PVN_NS_PER_S;
@@ -516,7 +525,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
             (double)(now - since_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
 }
 
-/* The engine has gone on with the new lanes: so does the comm. */
+/* Puts the new connection into use, with whose lanes the engine has gone on. */
 static int take_over(struct pvn_comm *c, bool resumed)
 {
     const struct pvn_link_failover *f = c->link.failover;
@@ -526,12 +535,12 @@ static int take_over(struct pvn_comm *c, bool resumed)
     struct pvn_conn *old;
     int rc;
 
-    /* That the failover took its time is no reason to forget a stall. */
+    /* The failover counts as attended, so that a stall from before is not forgotten. */
     c->attended_ns = f->stepped_ns;
     pthread_mutex_lock(&c->mem.lock);
     c->profile = pvn_profile_of(f->next);
-    /* Attaches what was registered meanwhile. Under the same lock: a registration that still waits for the next lanes
-     * would never be attached. */
+    /* Attaches the memory that was registered meanwhile. The lock is held until mem.waits is
+     * cleared: a registration that still waits for the next lanes would never be attached. */
     rc = comm_mr_attach_all(c, f->next, &err);
     old = pvn_link_take_over(&c->link, pvn_engine_delivered(c->engine));
     c->mem.waits = false;
@@ -551,8 +560,8 @@ static int take_over(struct pvn_comm *c, bool resumed)
     return 0;
 }
 
-/* Gives the new lanes the comm's memory, before the peer goes on with them: where they do not take it,
- * TCP or another path may. -EAGAIN: that is tried. */
+/* Registers the comm's memory with the new lanes, before the peer goes on with them. If they refuse
+ * it, TCP or another path may take it. -EAGAIN: that is tried. */
 static int attach(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;
@@ -607,7 +616,8 @@ static int exchange_sender(struct pvn_comm *c)
     return take_over(c, resumed);
 }
 
-/* A matched comm that holds messages cannot number them by slots; over TCP it can go on. */
+/* True if the comm can go on with these lanes. A matched comm that holds messages cannot number
+ * them by slots, but can go on over TCP. */
 static bool can_use(const struct pvn_comm *c, const struct pvn_conn *next)
 {
     bool slots = false;

@@ -12,13 +12,14 @@
 #include "comm/comm_priv.h"
 #include "comm/device.h"
 
-/* The pause between two looks at a comm that nobody calls: from the first look, twice as long each time. */
+/* The first and the longest pause between two looks at a comm that nobody calls. It doubles each
+ * time. */
 #define FIRST_NS   (PVN_NS_PER_S / 5)
 #define LONGEST_NS PVN_NS_PER_S
-/* A failover is stepped more often: at its begin, and later. */
+/* Pauses between two steps of a failover: at its begin, and the longest later. */
 #define SOON_NS     (2 * PVN_NS_PER_MS)
 #define SOON_MAX_NS (50 * PVN_NS_PER_MS)
-/* For how long a close waits for what is kept: on a path that works, and in a failover. */
+/* How long a close waits for messages that are kept: on a path that works, and in a failover. */
 #define CLOSE_NS          PVN_NS_PER_S
 #define CLOSE_FAILOVER_NS (3 * PVN_NS_PER_S)
 /* An abort closes many comms, all of which would wait for the same peer. So a close within CLOSES_NS of one that gave
@@ -27,8 +28,8 @@
 #define CLOSE_AGAIN_NS (PVN_NS_PER_S / 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* counts monotonic time */
-static bool has_changed;       /* it is initialized */
+static pthread_cond_t changed; /* uses the monotonic clock */
+static bool has_changed;       /* `changed` is initialized */
 static struct comm_help *all;
 /* Comms that have help, in the list or not yet; the thread runs while there are some. */
 static int users;
@@ -45,8 +46,8 @@ static bool needs_help(const struct pvn_comm *c)
                                                    pvn_engine_pending(c->engine) == 0));
 }
 
-/* Takes the steps of one look. There are several, since a lane with a message may wait for company in the first ones. Time
- * limits do not run: nobody calls. */
+/* Takes the steps of one look. There are several, because a lane may hold a message back for others
+ * in the first ones. Time limits do not run, because nobody calls. */
 static void move_on(struct pvn_comm *c, uint64_t now)
 {
     enum { STEPS = 4 };
@@ -57,7 +58,8 @@ static void move_on(struct pvn_comm *c, uint64_t now)
         comm_attend_beside(c, now);
 }
 
-/* A failover is stepped often at its begin, when its peer is likely to be there. */
+/* The pause until the next look. A failover is stepped often at its begin, when its peer is likely
+ * to be there. */
 static uint64_t next_pause(const struct comm_help *h, bool hurries)
 {
     uint64_t next = hurries && h->hurries ? h->wait_ns + h->wait_ns / 8
@@ -94,7 +96,7 @@ static void look(struct comm_help *h, uint64_t now)
     h->hurries = hurries;
 }
 
-/* The thread. arg: its number. Steps are taken under the lock: none of them blocks. */
+/* The thread. arg: its number. Steps are taken with the lock held, because none of them blocks. */
 static void *help_all(void *arg)
 {
     pthread_mutex_lock(&lock);
@@ -118,7 +120,7 @@ static void init_changed(void)
     has_changed = true;
 }
 
-/* The caller holds the lock. An earlier thread may not have ended yet. */
+/* Starts the thread. The caller holds the lock. An earlier thread may not have ended yet. */
 static bool start(void)
 {
     if (!has_changed)
@@ -169,7 +171,7 @@ void comm_help_join(struct pvn_comm *c)
 
 /* ---- close ---- */
 
-/* True if the peer's machine has all bytes, or the comm has ended: there is nothing to wait for. */
+/* True if there is nothing to wait for: the peer's machine has all bytes, or the comm has ended. */
 static bool has_arrived(const struct pvn_comm *c)
 {
     if (c->end.failed || pvn_engine_kept(c->engine) == 0)
@@ -182,7 +184,7 @@ static bool has_arrived(const struct pvn_comm *c)
     return true;
 }
 
-/* The longest wait of a close that has begun then. */
+/* The longest wait of a close that began at this time. */
 static uint64_t limit_ns(const struct pvn_comm *c, uint64_t began)
 {
     uint64_t gave_up = atomic_load(&gave_up_ns);
@@ -211,10 +213,11 @@ static void deliver(struct pvn_comm *c)
     const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS};
     uint64_t began = pvn_now_ns(), now = began;
 
-    /* Open requests are those of an abort: their buffers are gone already, so nothing more may be sent. */
+    /* Open requests mean an abort: their buffers are gone already, so nothing more may be sent. */
     if (c->end.failed || pvn_engine_kept(c->engine) == 0 || pvn_engine_pending(c->engine) > 0)
         return;
-    /* The peer may have said already that the lanes are lost: what its machine has acknowledged is lost with them then. */
+    /* The peer may have reported that the lanes are lost. Messages that its machine has
+     * acknowledged are lost with them then. */
     pvn_poller_poll_now();
     comm_attend_beside(c, now);
     while (!has_arrived(c) && now - began < limit_ns(c, began)) {

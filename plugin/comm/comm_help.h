@@ -1,16 +1,17 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread, pvn-help, that moves a comm on while its caller sleeps.
+ * A thread, pvn-help, that takes a comm's steps while its caller sleeps.
  *
- * A sender over TCP that outlives its lanes is done with a small message when the kernel has it, and keeps a copy until
- * the peer has it (engine_keep.c). Should the connection be lost meanwhile, the copy has to be sent again, and
- * the caller may not call any more, for all its requests are done. So that thread takes the steps of such a
- * comm when nobody has called it for a while. It runs while there is one.
+ * A sender over TCP that outlives its lanes completes a small message when the kernel has it, and
+ * keeps a copy until the peer has acknowledged it (engine_keep.c). If the connection is lost
+ * meanwhile, the copy has to be sent again. But the caller may not call any more, because all its
+ * requests are done. So this thread takes the steps of such a comm when nobody has called it for a
+ * while. It runs while there is such a comm.
  *
- * The caller and that thread use the comm in turn, which the data calls of such a comm pay with two atomic operations. A
- * call that finds the thread at work says that it has to be repeated. The thread makes no call of an adapter: only
- * processes without any have such comms.
+ * The caller and the thread use the comm in turn, which costs the data calls of such a comm two
+ * atomic operations. A call that finds the thread at work says that it has to be repeated. The
+ * thread makes no call of an adapter, because only processes without adapters have such comms.
  */
 #ifndef PVN_COMM_COMM_HELP_H
 #define PVN_COMM_COMM_HELP_H
@@ -21,19 +22,20 @@
 
 struct pvn_comm;
 
-/* CALLED: as FREE, and it has been called since the thread looked. */
+/* CALLED: free, and called since the thread last looked. */
 enum comm_user { COMM_FREE, COMM_CALLED, COMM_CALLER, COMM_HELPER };
 
 struct comm_help {
     _Atomic enum comm_user user;
-    /* The thread's, under its lock: */
+    /* Used by the thread only, under its lock: */
     struct comm_help *next;
     struct pvn_comm *comm;
     uint64_t look_ns, wait_ns; /* when it looks at the comm next, and the pause before that */
     bool hurries;              /* the comm was in a failover */
 };
 
-/* The caller, or a thread that attends to it beside other comms, takes the comm; false: the helper has it. */
+/* Takes the comm for the caller, or for a thread that attends to it beside other comms. False: the
+ * helper has it. */
 static inline bool comm_help_take(struct comm_help *h)
 {
     enum comm_user user = atomic_load_explicit(&h->user, memory_order_relaxed);
@@ -48,12 +50,13 @@ static inline void comm_help_give(struct comm_help *h)
     atomic_store_explicit(&h->user, COMM_CALLED, memory_order_release);
 }
 
-/* Before the comm has an engine. False: there is no memory for it, or no thread. */
+/* Called before the comm has an engine. False: no memory, or the thread cannot be started. */
 bool comm_help_new(struct pvn_comm *c);
-/* The comm is up, and is used in turn from now on. */
+/* The comm is up. Caller and thread use it in turn from now on. */
 void comm_help_join(struct pvn_comm *c);
-/* The comm is closed, and no other thread attends to it any more: waits until the peer's machine has what is kept, for a few
- * seconds at most, and warns if it has not. Nothing is sent for a comm with open requests. */
+/* The comm is being closed, and no other thread attends to it any more. Waits until the peer's
+ * machine has the messages that are kept, for a few seconds at most, and warns if it has not. Sends
+ * nothing for a comm with open requests. */
 void comm_help_leave(struct pvn_comm *c);
 void comm_help_after_fork(void);
 

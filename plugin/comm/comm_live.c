@@ -1,20 +1,20 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shows other processes how far a comm has come, also when its last request is done and nobody calls any
- * more: the plugin's answering thread (comm_workers.c) copies the counters that the engine keeps for
- * itself into the comm's row of the statistics. So messages pay nothing for it.
+ * Shows other processes how far a comm has come, even if its last request is done and nobody calls
+ * any more. The plugin's answering thread (comm_workers.c) copies the counters that the engine
+ * keeps for itself into the comm's row of the statistics. So messages pay nothing for it.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
 
 #include "base/clock.h"
 
-/* The thread comes by more often while a failover goes on. */
+/* The thread runs more often while a failover goes on. */
 #define COPY_NS (PVN_NS_PER_S / 10)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pvn_comm *all; /* that have a row */
+static struct pvn_comm *all; /* comms that have a row */
 static uint64_t copied_ns;
 
 void comm_live_step(void)

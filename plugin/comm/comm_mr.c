@@ -41,15 +41,17 @@ static bool may_be_copied(const struct pvn_comm *c)
            !(c->link.conn->lane[0]->caps & GPU_REACH);
 }
 
-/* NCCL's descriptor of GPU memory, which NCCL closes when regMrDmaBuf returns. fd -1: none. Lanes that come later, by a
- * failover, export one by themselves: one kept for each buffer would use up those that a process may have. Theirs is of
- * the mapping that the trial at the start has proved, also where NCCL's was forced through PCIe. */
+/* NCCL's descriptor of GPU memory, which NCCL closes when regMrDmaBuf returns; fd -1: none. Lanes
+ * that come later, by a failover, export one by themselves, because one kept for each buffer would
+ * use up those that a process may have. Theirs is of the mapping that the trial at the start has
+ * proved, even if NCCL's was forced through PCIe. */
 struct dmabuf {
     int fd;
     uint64_t offset;
 };
 
-/* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
+/* Registers it with one lane. A comm that fell back to TCP may not reach memory that its device has
+ * promised to reach. */
 static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct dmabuf from,
                          struct pvn_err *err)
 {
@@ -142,7 +144,8 @@ static int check_memory(const struct pvn_comm *c, const void *data, size_t size,
     return 0;
 }
 
-/* Under mem.lock: a failover replaces the comm's connection and lanes under it. */
+/* Registers memory. The caller holds mem.lock, under which a failover replaces the comm's
+ * connection and lanes. */
 static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
                struct pvn_comm_mr **out, struct pvn_err *err)
 {
@@ -204,11 +207,12 @@ static void free_mr(struct pvn_comm_mr *m)
     free(m);
 }
 
-/* For how long memory that sends are made from stays registered after all. */
+/* How long deregMr waits for sends that still read the memory. */
 #define READ_NS (100 * PVN_NS_PER_MS)
 
-/* An adapter that reads memory whose registration is gone ends the queue pair. Only the comm's own
- * thread can move its requests along; others give back what no request uses. */
+/* Waits until no send reads this memory, because an adapter that reads memory whose registration is
+ * gone ends the queue pair. Only the comm's own thread can advance its requests. Other threads give
+ * back memory that no request uses. */
 static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
 {
     uint64_t until = pvn_now_ns() + READ_NS;
@@ -220,7 +224,8 @@ static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
             break;
 }
 
-/* The caller's turn with a comm that has help: steps of others do not block. NULL: it has none, or is not up. */
+/* Takes a comm that has help for the caller. The wait is short, because the steps of others do not
+ * block. NULL: it has no help, or is not up. */
 static struct comm_help *take_turn(struct pvn_comm *c)
 {
     struct comm_help *h;
@@ -233,7 +238,8 @@ static struct comm_help *take_turn(struct pvn_comm *c)
     return h;
 }
 
-/* In a failover the plugin's thread would send the message again. The comm has help, and the caller the turn. */
+/* Ends a failover in which the plugin's thread would send the message again. The comm has help, and
+ * the caller has taken it. */
 static void end_failover(struct pvn_comm *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -255,8 +261,8 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
         return comm_usable_elsewhere(c, "deregMr", err);
     if (!mr)
         return 0;
-    /* A failed comm's registrations are given back as well, so the handle is looked for, not
-     * trusted. */
+    /* A failed comm's registrations are given back as well. So the handle is searched for in the
+     * list, and not trusted. */
     help = take_turn(c);
     pthread_mutex_lock(&c->mem.lock);
     for (m = c->mem.mrs; m && m != mr; m = m->next)

@@ -28,7 +28,8 @@ void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn)
             comm_mr_detach(m);
 }
 
-/* `others`: registrations whose bytes are left alone. */
+/* Revokes the bytes in [from, to), except those that `others`, a list of registrations, have as
+ * well. */
 static void revoke(const struct pvn_conn *conn, uintptr_t from, uintptr_t to,
                    const struct pvn_comm_mr *others)
 {

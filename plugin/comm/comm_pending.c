@@ -86,7 +86,8 @@ void comm_pending_free(struct comm_pending *p)
     free(p);
 }
 
-/* Removes all of this owner, but for those that a thread has taken, and links them by `next`. */
+/* Removes all entries of this owner, except those that a thread has taken, and links them by
+ * `next`. */
 static struct comm_pending *take_all(const void *owner)
 {
     struct comm_pending *taken = NULL;
@@ -112,7 +113,7 @@ void comm_pending_drop(const void *owner)
 {
     struct comm_pending *taken = take_all(owner);
 
-    /* Without the lock: the end of a connection's lanes may block in an adapter. */
+    /* Without the lock, because closing a connection's lanes may block in an adapter. */
     while (taken) {
         struct comm_pending *p = taken;
 

@@ -1,9 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of a comm: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
- * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_thread.c, comm_ctrl.c, comm_failover.c, comm_stats.c and
- * comm_error.c. */
+/* Shared by the files of a comm: comm.c (data calls), comm_setup.c (listen, connect, accept,
+ * close), and those named below, each with its functions. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
@@ -22,13 +20,13 @@
 
 struct pvn_comm_mr {
     struct pvn_mr mr;
-    struct pvn_comm *comm; /* also what distinguishes a handle from another pointer */
+    struct pvn_comm *comm; /* also distinguishes a handle from other pointers */
     struct pvn_comm_mr *next, *prev;
-    struct pvn_conn *on; /* whose lanes have it; NULL: none have */
+    struct pvn_conn *on; /* the connection whose lanes have it registered; NULL: none */
 };
 
-/* Calls of test, and of others that found no room, from one look at the control connection to the
- * next. */
+/* Calls between two looks at the control connection: calls of test, and others that found no
+ * room. */
 enum { ATTEND_EVERY = 64 };
 
 /* Time between two looks for stalls, and between two publications. */
@@ -36,15 +34,15 @@ enum { ATTEND_EVERY = 64 };
 
 #define NO_EPOCH UINT32_MAX
 
-/* The parts of a comm, each with the file that keeps it. The thread of the data calls alone changes
- * them where nothing else is said. */
+/* The parts of a comm, each with the file that keeps it. Only the thread of the data calls changes
+ * them, unless a comment says otherwise. */
 
-/* comm_mr.c. regMr comes from other threads than the data calls, so what it reads changes under the
- * lock: all of this, what lanes made of the registrations, and the comm's engine and connection. */
+/* comm_mr.c. regMr comes from other threads than the data calls, so the fields that it reads change
+ * under the lock: all of these, the lanes' registrations, and the comm's engine and connection. */
 struct comm_memory {
     struct pvn_comm_mr *mrs;
     pthread_mutex_t lock;
-    bool waits; /* no lanes are in use: new registrations are for the next ones */
+    bool waits; /* no lanes are in use: new registrations wait for the next ones */
     bool said_copied;
 };
 
@@ -52,55 +50,56 @@ struct comm_memory {
 struct comm_stall {
     uint64_t moved_ns;    /* when bytes last moved, or no request was open, or nobody called */
     uint64_t moved_bytes; /* comm_bytes_moved() then */
-    uint64_t look_ns;     /* when that is looked at next */
+    uint64_t look_ns;     /* when the next look is due */
     bool reported;
-    uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
+    uint64_t peer_ready_ns; /* when the peer said that it takes messages; 0: it has not */
 };
 
 /* comm_stats.c */
 struct comm_numbers {
-    struct pvn_live *live;           /* in its row of the statistics; NULL: it has none */
+    struct pvn_live *live; /* its counters in the row of the statistics; NULL: it has no row */
     struct pvn_stat_counts counts;   /* as published last */
-    struct pvn_stat_counts replaced; /* of earlier lanes, up to their last replacement */
+    struct pvn_stat_counts replaced; /* sums of earlier lanes, up to their last replacement */
     uint64_t lanes_ns;               /* when the lanes' counters are read next */
 };
 
 /* comm_error.c */
 struct comm_end {
     atomic_bool failed; /* err is complete and does not change any more */
-    bool refused; /* the last data call that failed did so by itself, for the reason in call_err */
+    bool refused;       /* the last data call failed by itself, for the reason in call_err */
     struct pvn_err err;
     struct pvn_err call_err;
-    uint64_t grace_ns; /* engine failed: until when the peer's reason is waited for */
+    uint64_t grace_ns; /* engine failed: until when the peer's reason is waited for; 1: it is not */
 };
 
-/* The lists that the comm is in, each under the lock of its file. */
+/* The lists that have the comm, each protected by the lock of its file. */
 struct comm_lists {
     struct pvn_comm *of_live;   /* comm_live.c */
     struct pvn_comm *of_driven; /* comm_attend.c */
-    bool driven;                /* whoever attends to another comm of its thread steps it, too */
-    bool in_step;               /* the thread takes its steps beside those of another comm */
+    bool driven;                /* calls of another comm of its thread take its steps, too */
+    bool in_step;               /* a thread is taking its steps beside those of another comm */
     bool leaves;                /* no thread takes its steps any more */
 };
 
 struct pvn_comm {
     uint32_t magic;
-    unsigned epoch; /* of the process it belongs to, see fork.h */
-    /* One of the two, by `sender`, equals `epoch` while the comm is up, healthy, not profiled and without help. The
-     * others are NO_EPOCH, and data calls then check the comm's state first. */
+    unsigned epoch; /* of the process that the comm belongs to, see fork.h */
+    /* `sends` of a sender, or `receives` of a receiver, equals `epoch` while the comm is up,
+     * healthy, not profiled and without help. Otherwise both are NO_EPOCH, and data calls check the
+     * comm's state first. */
     unsigned sends, receives;
-    unsigned tests;               /* equals `epoch` as long as the comm has no help */
+    unsigned tests;               /* equals `epoch` unless the comm has help */
     struct pvn_engine *engine;    /* NULL until the conn is UP */
     int attend_in;                /* calls until the next comm_attend, see ATTEND_EVERY */
     struct pvn_profile *profile;  /* NULL: no profiler is loaded */
-    const struct pvn_device *dev; /* that NCCL chose; the link may have gone on over another one */
-    struct pvn_link link;         /* conn is set under mem.lock, for regMr */
-    struct comm_help
-        *help; /* set before the first data call; NULL: the caller alone uses the comm */
-    /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
-     * one that finds itself here reads more of the comm without a lock. */
+    const struct pvn_device *dev; /* chosen by NCCL; the link may use another one by now */
+    struct pvn_link link;         /* its conn changes under mem.lock, because regMr reads it */
+    /* Set before the first data call. NULL: only the caller uses the comm. */
+    struct comm_help *help;
+    /* The thread of the data calls, as comm_thread.c numbers threads; 0: not known. Every thread
+     * may read this. Only the thread whose number it is reads more of the comm without a lock. */
     _Atomic uint64_t thread;
-    uint64_t attended_ns; /* when the control connection was looked at */
+    uint64_t attended_ns; /* when the control connection was last polled */
     struct comm_memory mem;
     struct comm_stall stall;
     struct comm_numbers stats;
@@ -108,7 +107,8 @@ struct pvn_comm {
     struct comm_lists lists;
 };
 
-/* Data calls check the comm's state unless the link is open; those of a comm with help, or with a profiler, always do. */
+/* Lets data calls skip the check of the comm's state, but only while the link is open, and without
+ * help or a profiler. */
 static inline void comm_set_calls(struct pvn_comm *c)
 {
     bool checked = !pvn_link_is_open(&c->link) || c->profile || c->help;
@@ -118,14 +118,14 @@ static inline void comm_set_calls(struct pvn_comm *c)
     c->receives = c->link.sender ? NO_EPOCH : epoch;
 }
 
-/* pvn_link_note, after which data calls are as the link's state has it. */
+/* pvn_link_note, then comm_set_calls for the new state. */
 static inline void comm_note(struct pvn_comm *c, enum pvn_link_event event)
 {
     pvn_link_note(&c->link, event);
     comm_set_calls(c);
 }
 
-/* Changes when anything moves. */
+/* A count that changes when any data move. */
 static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
 {
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
@@ -134,126 +134,132 @@ static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
 }
 
 /* comm_error.c */
-/* Checks that data calls may be made. 0, or the reason why not is what pvn_comm_err() gives. */
+/* Checks that data calls may be made. 0, or the error that pvn_comm_err() describes. */
 int comm_usable(struct pvn_comm *c, const char *call);
-/* comm_usable for calls that may come from another thread: the reason is in *err. */
+/* Like comm_usable, for calls that may come from another thread: the reason is in *err. */
 int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *err);
-/* An error of this data call alone: prints it, returns code. */
+/* An error of this data call alone: logs it and returns code. */
 int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
 int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int code,
                           enum pvn_fault fault, const char *fmt, ...) PVN_PRINTF(5, 6);
-/* Latches the error, prints it and reports it to the peer. Returns the code. */
+/* Latches the error, logs it and reports it to the peer. Returns the code. */
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
-/* comm_fail without a warning, for there is no fault. */
+/* Like comm_fail, but without a warning, because there is no fault. */
 int comm_end(struct pvn_comm *c, const struct pvn_err *err);
 
-/* comm_setup.c: moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
+/* comm_setup.c. Takes a step of the set-up. 0: the engine runs; -EAGAIN; or the comm has failed. */
 int comm_come_up(struct pvn_comm *c);
 
-/* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
+/* comm_stats.c. Puts the comm's numbers into its row of the statistics. The engine runs. */
 void comm_publish(struct pvn_comm *c, uint64_t now);
-/* comm_publish in a failover, with what that waits for since when. */
+/* Like comm_publish, in a failover that began at since_ns; text: what it waits for. */
 void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text);
-/* comm_publish at the comm's end, with the lanes' last numbers. */
+/* Like comm_publish, at the comm's end, with the lanes' last numbers. */
 void comm_publish_last(struct pvn_comm *c);
-/* The comm has gone on with other lanes. */
+/* Publishes that the comm has gone on with other lanes. */
 void comm_publish_replaced(struct pvn_comm *c, bool failback);
 
-/* comm_stall.c: what waits although it should not. Called about ten times a second while the engine
- * runs; the engine may be paused or have failed then. */
+/* comm_stall.c. Looks for requests that do not move. Called about ten times a second while the
+ * engine runs; the engine may be paused, or have failed, afterwards. */
 void comm_look_for_stalls(struct pvn_comm *c, uint64_t now);
-/* Answers a peer that asks whether this end is alive. */
+/* Answers a peer that has sent an ASK. */
 void comm_answer_peer(struct pvn_comm *c);
 
-/* comm_mr.c. attach_all: all that this connection's lanes do not have yet; others lose it first. The
- * caller has mem.lock. */
+/* comm_mr.c. Registers all memory that this connection's lanes do not have yet; other lanes lose it
+ * first. The caller holds mem.lock. */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err);
-/* comm_mr_detach.c: of the lanes that have it; of the first of this connection's; all that these have. The
- * caller has mem.lock, but for detach_next: all that the lanes have that were to take over. */
+/* comm_mr_detach.c. detach deregisters one registration from all lanes that have it, some from the
+ * first `lanes` lanes of conn. all deregisters all memory from conn's lanes, next from the lanes
+ * that were to take over. The caller holds mem.lock, except for next. */
 void comm_mr_detach(struct pvn_comm_mr *m);
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);
 void comm_mr_detach_next(struct pvn_comm *c);
-/* No thread of the lanes touches memory any more that only this registration had; it is in the list no more. The caller has
- * mem.lock. */
+/* When it returns, no thread of the lanes touches memory any more that only this registration had.
+ * The registration is not in the list any more. The caller holds mem.lock. */
 void comm_mr_revoke(const struct pvn_comm *c, const struct pvn_comm_mr *m);
 void comm_mr_free_all(struct pvn_comm *c);
 
-/* comm_workers.c. show: a comm has joined those of comm_live.c, so pvn-answer runs. join: a comm has failover: true
- * if both threads run, until it leaves. finish: waits, about a second at most, for the threads to end if no comm needs
- * them. lingering: waits for the answers to peers of closed comms, too. unmapping: the library is being
- * unmapped already. */
+/* comm_workers.c. show: a comm has joined those of comm_live.c, so pvn-answer runs. join: a comm
+ * has failover; true if both threads run, until it leaves. finish: waits, 1.5 s at most, for the
+ * threads to end if no comm needs them. lingering: waits for the answers to peers of closed comms,
+ * too. unmapping: the library is already being unmapped. */
 void comm_workers_show(void);
 bool comm_workers_join(void);
 void comm_workers_leave(void);
 void comm_workers_finish(bool lingering, bool unmapping);
 void comm_workers_after_fork(void);
-/* A handle that is none of this comm. */
+/* Refuses a memory handle that does not belong to this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 
-/* comm_failover.c. begin: a lane is lost, or the peer says so. 0 or the comm's error. step: moves it
- * along; the comm may have failed then. */
+/* comm_failover.c. begin: a lane is lost, or the peer says so; 0 or the comm's error. step: takes a
+ * step of the failover; the comm may have failed afterwards. */
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
 void comm_failover_step(struct pvn_comm *c);
-/* In a failover, before a step of somebody else than the caller: the time since the last one does not count. */
+/* In a failover, before a step that the caller does not take: the time since the last step does not
+ * count. */
 void comm_failover_uncalled(struct pvn_comm *c, uint64_t now);
-/* Sender, whose peer has closed its end: true where that has every message. The comm then ends
- * without a fault, once its lanes are fenced and its requests are done. */
+/* For a sender whose peer has closed its end: true if the peer has every message. The comm then
+ * ends without a fault once its lanes are fenced and its requests are done. */
 bool comm_failover_has_all(struct pvn_comm *c);
-/* Goes over to this connection, which is up, or, at the acceptor, to one that is coming up (NULL). */
+/* Switches to this connection, which is up. NULL, at the acceptor: to one that is still coming
+ * up. */
 int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
 
-/* comm_live.c. step: on the plugin's thread. any: whether a comm needs that. join: the comm is up. */
+/* comm_live.c. step: on the plugin's thread. any: true if a comm needs that. join: the comm is
+ * up. */
 void comm_live_step(void);
 bool comm_live_any(void);
 void comm_live_join(struct pvn_comm *c);
 void comm_live_leave(struct pvn_comm *c);
 void comm_live_after_fork(void);
 
-/* comm_ctrl.c, for a control connection that is lost alone. may_be_away: the lanes can go on without
- * it after this error. wait: looks for a peer that has ended
- * unnoticed; idle: the caller has come back after a pause; 0, or a negative errno with link.ctrl_err when
- * the comm has to be connected again. */
+/* comm_ctrl.c, for a control connection that is lost while the lanes work. may_be_away: true if the
+ * lanes can go on without it after this error. wait: looks for a peer that has ended unnoticed;
+ * idle: the caller has come back after a pause; 0, or a negative errno with link.ctrl_err if the
+ * comm has to be connected again. */
 bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code);
 void comm_ctrl_lost(struct pvn_comm *c);
 int comm_ctrl_wait(struct pvn_comm *c, bool idle);
 
-/* comm_watch.c: looks at the control connection, for a lost peer and for a stall. While nothing has
- * happened: a reading of the clock and a few loads. */
+/* comm_watch.c. Polls the control connection, and looks for a lost peer and for a stall. While
+ * nothing happens, this costs a reading of the clock and a few loads. */
 void comm_watch(struct pvn_comm *c, uint64_t now);
-/* Looks if the peer's machine still answers on the control connection; with each look for stalls. */
+/* Checks that the peer's machine still answers on the control connection; with each look for
+ * stalls. */
 void comm_look_at_path(struct pvn_comm *c);
-/* Takes what the control connection has brought. */
+/* Handles what has come on the control connection. */
 void comm_look_at_peer(struct pvn_comm *c);
-/* comm_look_at_peer, whatever the poller has reported. */
+/* Like comm_look_at_peer, whatever the poller has reported. */
 void comm_listen_to_peer(struct pvn_comm *c);
-/* Within close: true if lanes were lost, perhaps unnoticed since nobody has called, and the peer has neither closed its end nor
- * ended. */
+/* Within close: true if lanes were lost, and the peer has neither closed its end nor ended. The
+ * loss may not have been noticed, because nobody has called. */
 bool comm_has_lost_lanes(struct pvn_comm *c);
-/* The comm fails by what the control connection has brought, and waits for no further reason. */
+/* Fails the comm with the error of the control connection, and waits for no further reason. */
 void comm_fail_by_peer(struct pvn_comm *c);
-/* The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
+/* The engine has failed. 0: call again, because the peer's reason may still come; else the comm has
  * failed. */
 int comm_engine_failed(struct pvn_comm *c);
 
-/* comm_thread.c. note: the calling thread makes the comm's data calls. is_here: whether it does, as
+/* comm_thread.c. note: the calling thread makes the comm's data calls. is_here: true if it does, as
  * far as is known. */
 void comm_thread_note(struct pvn_comm *c);
 bool comm_thread_is_here(const struct pvn_comm *c);
 
-/* comm_attend.c: what a data call does every ATTEND_EVERY calls. beside: the steps of a comm whose caller does not
- * call it; the thread has it, where it has help. */
+/* comm_attend.c. The work that a data call does every ATTEND_EVERY calls. beside: the steps of a
+ * comm whose caller does not call it; if the comm has help, the thread has taken it. */
 void comm_attend(struct pvn_comm *c);
 void comm_attend_beside(struct pvn_comm *c, uint64_t now);
-/* join: the comm is up, from now on it is driven. stop: no other thread takes its steps any more. leave: it is closed.
- * after_fork: in a forked child. */
+/* join: the comm is up, and is driven from now on. stop: no other thread takes its steps any more.
+ * leave: it is closed. after_fork: in a forked child. */
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_stop(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
-/* Messages that the comm with this id has received, for the HELLO to a peer that connects again; 0: not known. From any thread,
- * with a listener's lock held or not, and also for a second after a close in a failover. */
+/* Returns how many messages the comm with this id has received, for the HELLO to a peer that
+ * connects again; 0: not known. Any thread, with a listener's lock held or not. Works for a second
+ * after a close in a failover, too. */
 uint64_t comm_received(uint64_t id);
 
 #endif

@@ -24,9 +24,10 @@
 #include "comm/plugin.h"
 #include "seal/seal_begin.h"
 
-/* Each lane lowers it to its own chunk size (max_chunk). */
+/* Each lane lowers this to its own chunk size (max_chunk). */
 enum { CHUNK_MAX = 64 << 20 };
-/* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
+/* Payload of unexpected messages, which wait for a receive with their tag. NCCL's own use stays far
+ * below. */
 enum { UNEXPECTED_BYTES_MAX = 64 << 20 };
 
 #define LISTEN_MAGIC UINT32_C(0x50564e4c)
@@ -40,8 +41,8 @@ struct pvn_listen {
     struct pvn_listen *next;
 };
 
-/* All that are open, a hash table by address. A handle is looked for here before it is used, for a
- * finalize may have closed it. */
+/* All open listeners, a hash table by address. A handle is looked up here before it is used,
+ * because a finalize may have closed it. */
 enum { BUCKETS = 256 };
 static pthread_mutex_t listens_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_listen *listens[BUCKETS];
@@ -86,7 +87,8 @@ static int ports(const struct pvn_device *dev, const struct pvn_device **port)
     return dev->nmembers;
 }
 
-/* True if the comms of this device are to outlive their lanes. Strict: the first loss is an error. */
+/* True if the comms of this device outlive their lanes. With NCCL_PVRDMA_STRICT the first loss is
+ * an error. */
 static bool failover_requested(const struct pvn_device *dev)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -132,7 +134,8 @@ static uint64_t now_for_engine(void *ctx)
     return pvn_now_ns();
 }
 
-/* Copies are sent again without a registration, and by the plugin's thread, which calls no adapter. */
+/* True if the comm keeps copies of small messages. These are sent again without a registration, and
+ * by the plugin's thread, which calls no adapter. So only processes without adapters keep them. */
 static bool keeps_small(const struct pvn_comm *c)
 {
     return c->link.sender && pvn_conn_failover(c->link.conn) && !pvn_devices_have_adapters();
@@ -198,7 +201,7 @@ int comm_come_up(struct pvn_comm *c)
     return rc ? comm_fail(c, &c->link.conn->err) : start_engine(c);
 }
 
-/* The comm is up, and at the acceptor has its keeper. */
+/* Has the plugin's threads keep a comm connected that is up. An acceptor's has its keeper. */
 static void keep_connected(struct pvn_comm *c)
 {
     if (!pvn_conn_failover(c->link.conn))
@@ -208,8 +211,9 @@ static void keep_connected(struct pvn_comm *c)
     pvn_link_back_start(&c->link);
 }
 
-/* A key that cannot be used, or not by this interface: a lazy acceptor's caller waits for the HELLO within accept, which
- * with a key needs steps of a connector that may be waiting likewise: each rank of a ring for the next one. */
+/* Refuses a key that cannot be used, or not by this interface. A lazy acceptor waits for the HELLO
+ * within accept. With a key, that needs steps of the connector, which may be waiting likewise: in a
+ * ring, each rank for the next one. */
 static int check_key(const struct pvn_comm_cfg *cfg, struct pvn_err *err)
 {
     const struct pvn_err *refusal = pvn_seal_refusal();
@@ -270,7 +274,8 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     return 0;
 }
 
-/* True: it is open, and stays so until `users` is as before. */
+/* Counts a call in `users`, if the listener is open: it stays open until used() is called. False:
+ * it is not open. */
 static bool use(struct pvn_listen *l)
 {
     struct pvn_listen *at;
@@ -422,10 +427,12 @@ void pvn_comm_after_fork(void)
     comm_live_after_fork();
     comm_workers_after_fork();
     comm_help_after_fork();
-    pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
+    /* The parent's listeners stay known, so that closing them succeeds. */
+    pthread_mutex_init(&listens_lock, NULL);
 }
 
-/* The listener's first address, or of the others the first in a network that the device shares. */
+/* Chooses the first of the listener's addresses in a network that the device shares, else its first
+ * address. */
 static void choose_peer(struct pvn_conn_cfg *cc, const struct pvn_handle *h)
 {
     const struct pvn_device *dev = cc->port[0];
@@ -552,8 +559,8 @@ static void say_what_it_did(const struct pvn_comm *c)
              c->link.sender ? "sending" : "receiving", s->msgs, s->bytes, doorbells, lanes);
 }
 
-/* The last acknowledgement may have been lost with the lanes: a receiver that is done answers a peer that connects again
- * for a moment. */
+/* Lets a receiver that is done answer a peer that connects again, for a moment: its last
+ * acknowledgement may have been lost with the lanes. */
 static void linger(struct pvn_comm *c)
 {
     if (!c->link.sender && !c->end.failed && pvn_engine_pending(c->engine) == 0 &&
@@ -565,10 +572,10 @@ int pvn_comm_close(struct pvn_comm *c)
 {
     if (!c || c->magic != COMM_MAGIC)
         return -EINVAL;
-    /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
+    /* The sockets are the parent's as well, so nothing may be sent or shut down on them. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
-    /* A peer that asks meanwhile finds the comm in the list, or what lingers of it. */
+    /* A peer that connects meanwhile finds the comm in the list, or its attempts that linger. */
     if (c->lists.driven) {
         comm_attend_stop(c);
         linger(c);
@@ -582,8 +589,8 @@ int pvn_comm_close(struct pvn_comm *c)
         pvn_listener_let_go(c->link.keeper);
     if (c->link.listener)
         pvn_listener_leave(c->link.listener, c->link.conn);
-    /* The acknowledgements of completed receives leave now. Not while requests are open: their buffers
-     * are gone already when NCCL aborts. */
+    /* The acknowledgements of completed receives leave now. Not while requests are open, because
+     * their buffers are gone already if NCCL aborts. */
     if (c->engine && !c->end.failed && pvn_engine_pending(c->engine) == 0)
         pvn_engine_progress(c->engine);
     if (c->engine)
@@ -592,7 +599,7 @@ int pvn_comm_close(struct pvn_comm *c)
         comm_publish_last(c);
     if (c->engine && !c->link.sender)
         c->link.conn->received = pvn_engine_received(c->engine);
-    /* Adapters have done with registered memory before that is given back. */
+    /* Adapters must be done with registered memory before it is given back. */
     pvn_conn_stop(c->link.conn);
     comm_mr_free_all(c);
     pvn_engine_free(c->engine);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Requests that do not move: a warning, the end of a lane whose device has forgotten a request, and
+/* Requests that do not move: warns, ends a lane whose device has forgotten a request, and enforces
  * the limit that the user has set. */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -12,7 +12,8 @@
 #include "base/log.h"
 #include "base/param.h"
 
-/* The peer says that it takes what comes, at its next call after it was queried. */
+/* Sends the peer an ASK until its answer shows open requests: it takes messages then. The peer
+ * answers at its next call. */
 static void ask_peer(struct pvn_comm *c, uint64_t now)
 {
     if (c->link.conn->answered && c->link.conn->peer_open > 0 && c->stall.peer_ready_ns == 0)
@@ -52,14 +53,14 @@ void comm_answer_peer(struct pvn_comm *c)
     enum { POLLS = 64 };
     uint64_t empty = pvn_engine_get_stats(c->engine)->empty_polls;
 
-    /* The receive queues are filled again once all that has come is taken. */
+    /* Takes all that has come, so that the receive queues are filled again. */
     for (int i = 0; i < POLLS && pvn_engine_get_stats(c->engine)->empty_polls == empty; i++)
         if (pvn_engine_progress(c->engine) < 0)
             return;
     pvn_conn_answer(c->link.conn, (uint32_t)pvn_engine_pending(c->engine));
 }
 
-/* Ends the comm by the user's limit, whatever is the reason. */
+/* Ends the comm by the user's limit, whatever the reason is. */
 static void give_up(struct pvn_comm *c, uint64_t now, const char *oldest)
 {
     struct pvn_err err = PVN_ERR_INIT;

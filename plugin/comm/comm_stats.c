@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 
-/* Open requests that have not moved for this long are reported as stuck, with the side that has the
- * next step. */
+/* Open requests that have not moved for this long are reported as stuck, with the end that has to
+ * act next. */
 #define STUCK_NS PVN_NS_PER_S
-/* The lanes are read less often, for TCP's counters cost a system call per stream. */
+/* The lanes are read less often, because TCP's counters cost a system call per stream. */
 #define LANES_NS PVN_NS_PER_S
 
 static void ask_lanes(struct pvn_comm *c, uint64_t now)
@@ -30,7 +30,7 @@ static void ask_lanes(struct pvn_comm *c, uint64_t now)
     pvn_stat_lanes(c->link.conn->stat, text);
 }
 
-/* Since when, and on what the oldest request waits; 0: nothing is stuck. */
+/* Returns since when the oldest request waits, and writes on what; 0: nothing is stuck. */
 static uint64_t stuck_since(const struct pvn_comm *c, uint64_t now, char *text, size_t cap)
 {
     uint64_t still = now - c->stall.moved_ns, open;
@@ -60,7 +60,7 @@ void comm_publish_last(struct pvn_comm *c)
     comm_publish(c, pvn_now_ns());
 }
 
-/* stuck_ns: since when the open requests wait, for what the text says. */
+/* stuck_ns: since when the open requests wait; text: for what. */
 static void put(struct pvn_comm *c, uint64_t now, uint64_t stuck_ns, const char *text)
 {
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
@@ -95,7 +95,7 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
 
 void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text)
 {
-    /* A request that was posted meanwhile has not waited for as long as the failover has. */
+    /* A request that was posted within the failover has waited for a shorter time. */
     char unused[1];
     uint64_t waited = now - since_ns, open = pvn_engine_oldest(c->engine, unused, 1);
     bool stuck;

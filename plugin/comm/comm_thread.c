@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which thread makes a comm's data calls. */
+/* The thread that makes a comm's data calls. */
 #include "config.h"
 #include "comm/comm_priv.h"
 
-/* Threads have numbers in the order of their first calls. The address of something of a thread's would
- * be that of a later one as well: the C library gives it away when the thread has ended. */
+/* Threads have numbers in the order of their first calls. The address of a thread-local variable
+ * would not do, because the C library gives it to a later thread when the thread has ended. */
 static atomic_uint_fast64_t numbers;
 static __thread uint64_t number; /* 0: none yet */
 

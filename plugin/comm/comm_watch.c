@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Watching a comm that is up: what its control connection brings, a peer that is lost, the peer's
+/* Watches a comm that is up: events of its control connection, a peer that is lost, and the peer's
  * reason for a broken lane. */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -18,8 +18,8 @@
  * in flight on the control connection: both logs then name the same cause. */
 #define GRACE_NS (PVN_NS_PER_S / 4)
 
-/* A longer time than this between two calls does not count as a stall: nothing can move while nobody
- * calls. */
+/* A longer time than this between two calls does not count as a stall, because nothing can move
+ * while nobody calls. */
 #define AWAY_NS PVN_NS_PER_S
 
 void comm_fail_by_peer(struct pvn_comm *c)
@@ -28,14 +28,14 @@ void comm_fail_by_peer(struct pvn_comm *c)
     c->end.grace_ns = 1;
 }
 
-/* The path to the peer is lost, and not the peer. */
+/* True if the path to the peer is lost, and not the peer. */
 static bool is_path_lost(int code)
 {
     return code == -ECONNRESET || code == -ETIMEDOUT || code == -EHOSTUNREACH ||
            code == -ENETUNREACH || code == -ENETDOWN || code == -ECONNABORTED || code == -EBADMSG;
 }
 
-/* The control connection has brought something. */
+/* Handles an event of the control connection, as pvn_conn_watch returns it. */
 static void take_ctrl_event(struct pvn_comm *c, int event)
 {
     if (comm_ctrl_may_be_away(c, event)) {
@@ -58,7 +58,8 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         return;
     }
     if (event > 0) {
-        /* Data that were sent before the goodbye are still on the streams, and so is their end. */
+        /* Data that were sent before the GOODBYE are still on the streams, and their end
+         * follows. */
         if (!c->link.sender && c->link.conn->lane[0]->caps & PVN_LANE_ENDS)
             return;
         pvn_err_set(&c->link.ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
@@ -72,7 +73,7 @@ static void check_lost(struct pvn_comm *c)
 {
     uint64_t now = pvn_now_ns();
 
-    /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
+    /* Nobody may have called for long, so take first what has come meanwhile. */
     if (now - c->link.moved_ns > AWAY_NS)
         pvn_engine_progress(c->engine);
     if (pvn_link_is_over(&c->link, comm_bytes_moved(c), pvn_engine_pending(c->engine) == 0, now) &&
@@ -140,7 +141,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
         comm_answer_peer(c);
     if (c->link.state == PVN_LINK_GONE)
         check_lost(c);
-    /* The row of a comm that has failed says why. */
+    /* The row of a comm that has failed keeps the reason. */
     if (now >= c->stall.look_ns && !c->end.failed) {
         comm_look_at_path(c);
         comm_look_for_stalls(c, now);
@@ -153,7 +154,8 @@ static bool from_the_wire(int code)
     return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
 }
 
-/* For the hint of an error: idle for longer than a firewall may bear, or at work. */
+/* Chooses the hint of an error: the comm was idle for longer than a firewall may allow, or at
+ * work. */
 static enum pvn_past past_of(const struct pvn_comm *c)
 {
     uint64_t moved = c->stats.counts.moved_ns; /* 0: never, or there are no statistics */

@@ -1,13 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two threads that serve all comms, whether or not anybody calls them. pvn-failback makes the connections with which links
- * return to better lanes (link_back.h). pvn-answer answers peers that connect again (there, too), keeps control
- * connections (link_keep.h), shows how far comms have come (comm_live.c), and closes what comes in at the sockets that prove
- * that this process exists (presence.h).
+ * The two threads that serve all comms, whether or not anybody calls them. pvn-failback makes the
+ * connections with which links return to better lanes (link_back.h). pvn-answer answers peers that
+ * connect again (there, too), keeps control connections (link_keep.h), shows how far comms have
+ * come (comm_live.c), and closes connections that come in at the sockets that prove that this
+ * process exists (presence.h).
  *
- * They run while there is a comm with failover, pvn-answer while one has a row of the statistics, too, and both until what
- * closed comms have left is done. What pvn-failback frees may belong to a comm that is closed already, so it holds the plugin.
+ * Both run while there is a comm with failover, and pvn-answer also while a comm has a row of the
+ * statistics. They end only after they have done what closed comms have left. pvn-failback may free
+ * what belongs to a closed comm, so it holds the plugin.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -18,10 +20,11 @@
 #include "connect/link_back.h"
 #include "connect/presence.h"
 
-/* For how long the end of the process waits for the threads: what closed comms have left takes a second. */
+/* How long the end of the process waits for the threads. What closed comms have left takes a
+ * second. */
 #define FINISH_NS (PVN_NS_PER_S + PVN_NS_PER_S / 2)
 
-/* pvn-answer's pause while something may come in, and else. */
+/* pvn-answer's pause while something may come in, and otherwise. */
 #define SOON_NS  (50 * PVN_NS_PER_MS)
 #define WATCH_NS (200 * PVN_NS_PER_MS)
 
@@ -30,24 +33,24 @@ struct worker {
     void *(*run)(void *);
     pthread_t thread;
     bool running;
-    bool ended; /* it has run, and is to be joined */
+    bool ended; /* it has ended, and has to be joined */
 };
 
 static void *run_trying(void *arg);
 static void *run_answering(void *arg);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t
-    changed; /* a thread has ended; it counts monotonic time, as no static initializer does */
-static bool has_changed; /* it is initialized */
+/* Says that a thread has ended. It uses the monotonic clock, so it has no static initializer. */
+static pthread_cond_t changed;
+static bool has_changed; /* `changed` is initialized */
 static int users;        /* comms with failover */
 enum { ANSWERS, TRIES, WORKERS };
 static struct worker workers[WORKERS] = {[ANSWERS] = {.name = "pvn-answer", .run = run_answering},
                                          [TRIES] = {.name = "pvn-failback", .run = run_trying}};
 static void *library; /* keeps the code of the threads mapped */
 
-/* True if there is nothing to do for this thread, which is not counted as running from then on: what comes later starts
- * another one. */
+/* True if there is nothing to do for this thread. It does not count as running from then on, and
+ * later work starts another one. */
 static bool ends(struct worker *w, bool (*needed)(void))
 {
     bool over;
@@ -119,7 +122,7 @@ static bool is_running(void)
     return workers[ANSWERS].running || workers[TRIES].running;
 }
 
-/* True if a thread runs, and nothing is left that needs one. The caller holds the lock. */
+/* True if a thread runs, but nothing needs one any more. The caller holds the lock. */
 static bool is_idle(bool lingering)
 {
     return is_running() && users == 0 && !comm_live_any() && !pvn_presence_any() &&
@@ -132,7 +135,7 @@ void comm_workers_finish(bool lingering, bool unmapping)
     void *unused = NULL;
 
     pthread_mutex_lock(&lock);
-    /* The threads are not woken for a comm that is closed while others need them. */
+    /* A closed comm does not wake the threads while others need them. */
     if (is_idle(lingering) || (users == 0 && workers[TRIES].running))
         pvn_link_back_wake();
     while (is_idle(lingering) && pvn_now_ns() < until)
@@ -143,7 +146,7 @@ void comm_workers_finish(bool lingering, bool unmapping)
         library = NULL;
     }
     pthread_mutex_unlock(&lock);
-    /* The caller of the plugin still has the library open. */
+    /* The caller of the plugin still has the library open, so this unmaps nothing. */
     pvn_library_release(unused);
 }
 
@@ -169,8 +172,8 @@ static int start(int i)
     return rc;
 }
 
-/* The first n of the two. The caller holds the lock. While a thread runs, it may be anywhere in the library,
- * which is not unmapped. */
+/* Starts the first n of the two threads. The caller holds the lock. A running thread may be
+ * anywhere in the library, so the library is held, and is not unmapped. */
 static int start_threads(int n)
 {
     int rc = 0;
@@ -217,7 +220,7 @@ void comm_workers_after_fork(void)
     users = 0;
     for (int i = 0; i < WORKERS; i++)
         workers[i].running = workers[i].ended = false;
-    library = NULL; /* it stays open, as in the parent */
+    library = NULL; /* the library stays open, as in the parent */
     pvn_link_back_after_fork();
     pvn_link_keep_after_fork();
     pvn_presence_after_fork();

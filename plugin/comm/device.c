@@ -19,15 +19,15 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 static int count, physical;
-static bool hidden; /* the virtual ones are not counted */
-static struct pvn_device
-    table[PVN_MAX_DEVICES]; /* no heap: interfaces before v11 never let go of it */
+static bool hidden; /* the virtual devices are not counted */
+/* No heap, because interfaces before v11 never free it. */
+static struct pvn_device table[PVN_MAX_DEVICES];
 /* Interfaces that TCP can use, where the table has RDMA devices. */
 static struct pvn_device spare[PVN_MAX_DEVICES];
 static int spares;
 static char left_out[1024];
 
-/* Under the lock; there is room. */
+/* The caller holds the lock, and there is room. */
 static void add_device(const struct pvn_device *d)
 {
     struct pvn_device *copy = &table[count];
@@ -37,7 +37,7 @@ static void add_device(const struct pvn_device *d)
         copy->nmembers = 1;
         copy->members[0] = count;
     }
-    /* Readers take no lock: the device is complete before the count says that it is there. */
+    /* Readers take no lock, so the device is complete before the count includes it. */
     __atomic_store_n(&count, count + 1, __ATOMIC_RELEASE);
 }
 
@@ -63,8 +63,8 @@ static bool selected(const struct pvn_transport_ops *t)
     return choice != PVN_TRANSPORT_RDMA || !t->is_fallback;
 }
 
-/* Half of the table is for virtual devices. Of more than the other half the first in PCI order are
- * taken. */
+/* Half of the table is for virtual devices. If the other half is too small for the physical ones,
+ * the first in PCI order are taken. */
 static int leave_room(int n, const struct pvn_transport_ops *t)
 {
     int most = PVN_MAX_DEVICES / 2;
@@ -76,7 +76,8 @@ static int leave_room(int n, const struct pvn_transport_ops *t)
     return most;
 }
 
-/* To find none is no fault: there may be other adapters, or no other path at all. */
+/* Finds interfaces for TCP beside RDMA devices. To find none is no fault: there may be other
+ * adapters, or no other path. */
 static void scan_spares(void)
 {
     char ignored[512] = "";
@@ -92,8 +93,8 @@ static void scan_spares(void)
         spares = 0;
 }
 
-/* A transport that comes later is only scanned when the better ones found nothing: NCCL would else
- * use the same NIC twice, as an RDMA device and as its own interface. */
+/* A later transport is only scanned if the better ones found nothing. Otherwise NCCL would use the
+ * same NIC twice, as an RDMA device and as its own interface. */
 static int scan_all(struct pvn_err *err)
 {
     struct pvn_device *found = calloc(PVN_MAX_DEVICES, sizeof(*found));
@@ -272,8 +273,9 @@ static int check_members(const int *devs, int n, int max, struct pvn_err *err)
     return 0;
 }
 
-/* Why NCCL would not find this device in the machine's PCI tree, where it looks by itself: the path
- * has to be a PCI function's, and its address one of the real /sys. NULL: it would. */
+/* Returns why NCCL would not find this device in the machine's PCI tree, where it looks by itself:
+ * the path has to be that of a PCI function, and its address one of the real /sys. NULL: NCCL would
+ * find it. */
 static const char *why_unplaced(const struct pvn_device *d)
 {
     const char *address = strrchr(d->pci_path, '/');
@@ -295,9 +297,9 @@ static const char *why_unplaced(const struct pvn_device *d)
     return realpath(path, real) ? NULL : "has a PCI bus that /sys/class/pci_bus does not list";
 }
 
-/* NCCL joins devices that it takes for ports of one card, also those that have no place in its tree
- * at all; it then finds no path from a GPU to the joined one, which ends the job. A refusal makes
- * it go on with the members. */
+/* Refuses to join devices that NCCL cannot place. NCCL joins devices that it takes for ports of one
+ * card, even those without a place in its tree. It then finds no path from a GPU to the joined one,
+ * which ends the job. After a refusal it goes on with the members. */
 static int check_places(const int *devs, int n, struct pvn_err *err)
 {
     int choice = pvn_params_get()->vdevice;
@@ -369,7 +371,7 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
     rc = check_places(devs, n, err);
     if (rc)
         goto out;
-    /* Several communicators of a process ask for the same device: one is enough. */
+    /* Several communicators of a process request the same device, and one is enough. */
     for (i = physical; i < count; i++)
         if (table[i].nmembers == n &&
             memcmp(table[i].members, devs, sizeof(int) * (size_t)n) == 0) {

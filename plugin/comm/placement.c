@@ -14,7 +14,7 @@
 #include "nccl/types.h"
 #include "topo/nccl/report.h"
 
-static struct pvn_topo_placement placed; /* between arrange and log */
+static struct pvn_topo_placement placed; /* valid between arrange and log */
 
 static const char *from_environment(const char *name, void *user)
 {
@@ -26,7 +26,8 @@ static void to_log(const char *text, void *user)
     pvn_info(PVN_INIT | PVN_NET | PVN_GRAPH, "%s", text);
 }
 
-/* NCCL filters what its logger gets, and does not say by what; its variable does. */
+/* True if NCCL logs INFO. NCCL filters the lines of its logger and does not say how, but its
+ * variable does. */
 static bool is_logged(void)
 {
     const char *debug = getenv("NCCL_DEBUG");
@@ -35,8 +36,8 @@ static bool is_logged(void)
            (strcasecmp(debug, "INFO") == 0 || strcasecmp(debug, "TRACE") == 0);
 }
 
-/* NCCL finds the function again by the path, below whatever /sys this process has. What is no PCI
- * function must not be named: NCCL would take the last part of the path for an address. */
+/* NCCL finds the function again by this path, below whatever /sys this process has. A device that
+ * is no PCI function must have no path, because NCCL would take its last part for an address. */
 static void set_pci_path(struct pvn_device *d, const struct pvn_topo_placed *at)
 {
     const char *sysfs = pvn_params_get()->sysfs_root, *last = strrchr(d->pci_path, '/');
@@ -72,7 +73,7 @@ static int place(const struct pvn_device *d, int n, struct pvn_err *err)
         given[i] = (struct pvn_topo_nic_device){
             .name = d[i].name,
             .pci_path = d[i].pci_path,
-            /* an RDMA device has another one's, that of its control connections */
+            /* an RDMA device has the interface of its control connections here */
             .ifname = strcmp(d[i].ifname, d[i].name) == 0 ? d[i].ifname : NULL,
             .ifindex = (int)d[i].ifindex,
             .guid = d[i].guid,

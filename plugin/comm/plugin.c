@@ -22,8 +22,8 @@
 #include "stats/stats.h"
 #include "base/version.h"
 
-/* dlclose or the end of the process. The logger may be gone already. Versions without finalize leave
- * here what NCCL has left open when it aborted while connecting. */
+/* Runs at dlclose or at the end of the process. The logger may be gone already. For versions
+ * without finalize it also closes what NCCL left open when it aborted while connecting. */
 __attribute__((destructor)) static void unmap(void)
 {
     if (pvn_forked())
@@ -31,14 +31,14 @@ __attribute__((destructor)) static void unmap(void)
     pvn_log_set_logger(NULL);
     pvn_comm_drop_listeners(NULL);
     pvn_comm_finish(true);
-    /* Another thread that holds the lock uses the plugin. */
+    /* If another thread holds the lock, it uses the plugin. */
     if (pthread_mutex_trylock(&plugin_state.lock) != 0)
         return;
     if (plugin_state.held == 0) {
         comm_pending_drop(NULL);
         pvn_stats_close();
         pvn_devices_unload();
-        pvn_seal_end(); /* OpenSSL's own exit may be over */
+        pvn_seal_end(); /* OpenSSL's own exit handler may have run */
         pvn_params_unload();
     }
     pthread_mutex_unlock(&plugin_state.lock);
@@ -47,8 +47,8 @@ __attribute__((destructor)) static void unmap(void)
 /* A child begins with nothing of its parent's: no device, no descriptor, no context. */
 static void start_afresh(void)
 {
-    pthread_mutex_init(&plugin_state.lock,
-                       NULL); /* another thread of the parent may have held it */
+    /* Another thread of the parent may have held the lock. */
+    pthread_mutex_init(&plugin_state.lock, NULL);
     plugin_state.contexts = NULL;
     plugin_state.no_finalize = false;
     plugin_state.held = 0;
@@ -197,9 +197,9 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     *at = ctx->next;
     plugin_state.held++; /* this call itself, so that nothing is unloaded meanwhile */
     pthread_mutex_unlock(&plugin_state.lock);
-    pvn_comm_drop_listeners(ctx); /* which releases what it held */
+    pvn_comm_drop_listeners(ctx); /* which release what they held */
     pvn_comm_finish(false);       /* likewise */
-    /* Without the lock: the end of a connection's lanes may block in an adapter. */
+    /* Without the lock, because closing a connection's lanes may block in an adapter. */
     comm_pending_drop(ctx);
     pthread_mutex_lock(&plugin_state.lock);
     plugin_state.held--;

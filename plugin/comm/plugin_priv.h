@@ -25,7 +25,7 @@ struct plugin_state {
 
 extern struct plugin_state plugin_state;
 
-/* Ends the statistics when nobody uses the plugin. Under the lock. */
+/* Ends the statistics if nobody uses the plugin. The caller holds the lock. */
 void plugin_unload_if_idle(void);
 
 #endif

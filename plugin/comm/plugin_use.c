@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Who uses the plugin: contexts, comms and listeners. When the last has gone, the statistics end. */
+/* The users of the plugin: contexts, comms and listeners. When the last has gone, the statistics
+ * end. */
 #include "config.h"
 #include "comm/plugin_priv.h"
 

@@ -24,7 +24,8 @@ enum {
     LIBRARIES_MAX = 512
 };
 
-/* The receive that has no opcode of its own: enum ibv_wc_opcode's IBV_WC_RECV. */
+/* The opcode of a receive, which has none of its own when it is posted: IBV_WC_RECV of enum
+ * ibv_wc_opcode. */
 enum { OPCODE_RECV = 128 };
 
 struct open_event {
@@ -91,7 +92,8 @@ static int collect(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* The oldest and the newest version of the profiler's interface that may come. */
+/* True if the library has a symbol of the profiler's interface, from the oldest version to the
+ * newest that may come. */
 static bool is_profiler(void *library)
 {
     char symbol[32];
@@ -104,9 +106,9 @@ static bool is_profiler(void *library)
     return false;
 }
 
-/* NCCL says nowhere whether it has loaded one, so the libraries of this process are searched for
- * what makes a library a profiler. Its interface's symbols are in the profiler's own table or, linked
- * into the program, in that of the program. */
+/* Searches this process for a profiler, because NCCL says nowhere whether it has loaded one. The
+ * symbols of its interface are in the profiler's own table or, if it is linked into the program, in
+ * that of the program. */
 static bool search(void)
 {
     struct libraries all = {.n = 0};
@@ -141,8 +143,9 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
     return 1; /* they are the same for all libraries */
 }
 
-/* A search takes 3 to 14 ms among 412 libraries, and a process may have a thousand comms. Who finds another thread at it,
- * or is the child of a process in which one was, searches without a record. */
+/* Searches only if libraries have come or gone: a search takes 3 to 14 ms among 412 libraries, and
+ * a process may have a thousand comms. A thread that finds another one at it, or the child of a
+ * process in which one was, searches without a record. */
 bool pvn_profile_loaded(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -173,7 +176,7 @@ static void start(struct pvn_profile *p, const struct open_event *what, void *ha
     if (!handle || p->nopen == OPEN_MAX)
         return;
     p->callback(&event, ncclProfilerNetEventStart, handle, plugin_id, descr);
-    /* A profiler that does not want such events leaves it as it is. */
+    /* A profiler that takes no such events leaves this NULL. */
     if (!event)
         return;
     p->open[p->nopen] = *what;

@@ -4,12 +4,13 @@
  * Events for NCCL's profilers (interface v10 and later): a start and a stop for each work request
  * of an RDMA lane and for each chunk on a TCP stream.
  *
- * NCCL passes its callback whether or not a profiler is loaded, so a comm asks once, when it comes
- * up, whether one is. Only then is a profiler attached to its lanes, to which the engine shows posts and events
- * (struct pvn_lane_profiler). Without one it costs no instruction: the engine's test for it is also that for a kick
- * (pvn_lane.moves), and an isend still takes 340 instructions, an irecv 194 (tests/bench/instructions.sh, record mode).
+ * NCCL passes its callback whether or not a profiler is loaded, so a comm checks once, when it
+ * comes up, whether one is. Only then is a profiler attached to its lanes, and the engine shows it
+ * posts and events (struct pvn_lane_profiler). Without one it costs no instruction, because the
+ * engine tests for it together with a kick (pvn_lane.moves): an isend still takes 340 instructions,
+ * an irecv 194 (tests/bench/instructions.sh, record mode).
  *
- * Threads: everything but the callback is the comm's, and is called from its thread.
+ * Threads: the callback belongs to the process. Everything else is called from the comm's thread.
  */
 #ifndef PVN_COMM_PROFILE_H
 #define PVN_COMM_PROFILE_H
@@ -29,18 +30,18 @@ void pvn_profile_set_callback(ncclProfilerCallback_t callback);
 bool pvn_profile_loaded(void);
 
 /*
- * Events of these n lanes from now on. devs: the lanes' devices as NCCL numbers them. NULL: there is no callback, no
- * profiler or no memory, and the lanes are as before.
+ * Reports events of these n lanes from now on. devs: the lanes' devices as NCCL numbers them. NULL:
+ * there is no callback, no profiler or no memory, and the lanes do not change.
  */
 struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n);
 /* pvn_profile_new for a connection's lanes. */
 struct pvn_profile *pvn_profile_of(const struct pvn_conn *conn);
-/* The lanes are as before. Events that have not stopped stop: what they stand for has come to its end with
- * the lanes, done or not. NULL is allowed. */
+/* Detaches the profiler from the lanes. Events that have not stopped are stopped, because their
+ * transfers have ended with the lanes, done or not. NULL is allowed. */
 void pvn_profile_free(struct pvn_profile *p);
 
-/* Before a send or receive: the number that the engine gives to it, and NCCL's handles of the
- * events that it belongs to. They may be NULL, as may their array. */
+/* Called before a send or receive, with the number that the engine gives to it, and NCCL's handles
+ * of the events that it belongs to. Handles may be NULL, and so may their array. */
 void pvn_profile_send(struct pvn_profile *p, uint64_t message, void *handle);
 void pvn_profile_receive(struct pvn_profile *p, uint64_t slot, int n, void *const *data,
                          const size_t *sizes, void *const *handles);
