@@ -48,9 +48,10 @@ struct pvn_netdrv {
     void *dl;
     char *path;
     union table t;
-    struct pvn_netdrv_v4 *pending; /* v4 only: blocking calls in progress in threads */
+    struct pvn_netdrv_v4 *pending; /* v4 only: blocking calls that run in threads */
     int inits;                     /* below v11: contexts that share the plugin's one init */
-    /* Arguments are alike in every version, though at different places of the table. */
+    /* These functions have the same arguments in every version, at different places of the
+     * table. */
     const char *name;
     ncclResult_t (*devices)(int *);
     ncclResult_t (*dereg_mr)(void *, void *);
@@ -60,7 +61,7 @@ struct pvn_netdrv {
     ncclResult_t (*close_listen)(void *);
 };
 
-/* Kept from init for connect of v10; the context of every version below v11. */
+/* The context of every version below v11. connect of v10 needs the configuration from init. */
 struct old_ctx {
     ncclNetCommConfig_v10_t config;
 };
@@ -86,7 +87,7 @@ const char *pvn_netdrv_strerror(ncclResult_t rc)
     return "an unknown result code";
 }
 
-/* Fills the calls that have the same shape everywhere, for one version's table. */
+/* Fills the functions that have the same form in every version from one version's table. */
 #define TAKE_COMMON(drv, table)                                                                    \
     ((drv)->name = (table)->name, (drv)->devices = (table)->devices,                               \
      (drv)->dereg_mr = (table)->deregMr, (drv)->test = (table)->test,                              \
@@ -157,7 +158,7 @@ static int pick_version(struct pvn_netdrv *d, int abi, char *msg, size_t msg_len
     return -EPROTO;
 }
 
-/* A name without a path was searched for by the loader: which file it found. */
+/* Finds the file that was loaded: the loader has searched for a name without a path. */
 static int name_file(struct pvn_netdrv *d)
 {
     struct link_map *map = NULL;
@@ -275,7 +276,7 @@ size_t pvn_netdrv_handle_size(const struct pvn_netdrv *d)
     return d->abi == 4 ? NCCL_NET_HANDLE_MAXSIZE_V4 : NCCL_NET_HANDLE_MAXSIZE;
 }
 
-/* The plugin's init below v11, which has no context and is called once. */
+/* Calls the plugin's init of versions below v11, which has no context and is called once. */
 static ncclResult_t init_once(struct pvn_netdrv *d, ncclDebugLogger_t log,
                               ncclProfilerCallback_t prof)
 {
@@ -348,7 +349,8 @@ ncclResult_t pvn_netdrv_devices(struct pvn_netdrv *d, int *ndev)
 }
 
 /*
- * The properties that NCCL assumes for a version that cannot say (ncclNet_getProperties in net_v6.cc, net_v8.cc).
+ * The properties that NCCL assumes for versions that do not report them (ncclNet_getProperties in
+ * net_v6.cc, net_v8.cc).
  */
 static void default_properties(int dev, ncclNetProperties_v12_t *p)
 {
@@ -635,7 +637,8 @@ ncclResult_t pvn_netdrv_isend(struct pvn_netdrv *d, void *comm, void *data, size
     }
 }
 
-/* v5 to v8: sizes are ints; v4: one buffer, no tag. Neither knows optional completion. */
+/* irecv of v4 to v8. v5 to v8 have int sizes; v4 has one buffer and no tag. None has optional
+ * completion. */
 static ncclResult_t old_irecv(struct pvn_netdrv *d, void *comm, int n, void **data, size_t *sizes,
                               int *tags, void **mhandles, void **request)
 {
@@ -738,7 +741,7 @@ ncclResult_t pvn_netdrv_close_listen(struct pvn_netdrv *d, void *comm)
 ncclResult_t pvn_netdrv_make_vdevice(struct pvn_netdrv *d, int *dev,
                                      const ncclNetVDeviceProps_v12_t *props)
 {
-    /* v9 to v11 have the same layout with room for fewer devices. */
+    /* v9 to v11 have the same layout, with room for fewer devices. */
     union {
         ncclNetVDeviceProps_v9_t v9;
         ncclNetVDeviceProps_v10_t v10;

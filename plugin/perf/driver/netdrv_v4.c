@@ -21,7 +21,7 @@ struct call {
 
 struct pvn_netdrv_v4 {
     const ncclNet_v4_t *net;
-    pthread_mutex_t lock; /* the list, and done, rc and comm of its calls */
+    pthread_mutex_t lock; /* guards the list, and done, rc and comm of its calls */
     struct call *calls;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which file --plugin means: a path, a name for the loader, or by default this project's plugin,
- * wherever this program was installed or copied to together with it. */
+/* Finds the file for --plugin: a path, a name for the loader, or by default this project's plugin,
+ * which was installed or copied together with this program. */
 #include "config.h"
 
 #include "perf/rank/rank.h"
@@ -24,8 +24,8 @@ static bool try_dir(struct pvn_rank *r, const char *dir)
     return false;
 }
 
-/* Beside this program: in its build tree, or in the directory that its libraries were installed
- * in, seen from its own one. */
+/* Looks beside this program: in its build tree, or in the library directory at the installed place
+ * relative to this program. */
 static bool try_beside(struct pvn_rank *r)
 {
     const char *below = strncmp(PVN_LIBDIR, PVN_PREFIX "/", strlen(PVN_PREFIX) + 1) == 0
@@ -54,7 +54,7 @@ static bool try_beside(struct pvn_rank *r)
     return strcmp(below, "lib") != 0 && try_dir(r, dir);
 }
 
-/* For a name without a path, which the loader searches for. */
+/* Notes where the loader searches for a name without a path. */
 static void note_loader(struct pvn_rank *r)
 {
     const char *paths = getenv("LD_LIBRARY_PATH");

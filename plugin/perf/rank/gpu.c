@@ -13,7 +13,7 @@
 
 #include "memory/cuda_abi.h"
 
-/* CUDA calls of an application, which the plugin does not make. */
+/* CUDA calls that an application makes and the plugin does not. */
 struct pvn_gpu_calls {
     pvn_cu_result (*init)(unsigned flags);
     pvn_cu_result (*retain)(pvn_cu_context *ctx, pvn_cu_device dev);
@@ -35,7 +35,7 @@ static int failed(const struct pvn_gpu *g, struct pvn_err *err, const char *call
             : "");
 }
 
-/* Never unloaded again: a driver that has been initialised has threads. */
+/* Loads the driver, which is never unloaded, because an initialised driver has threads. */
 static int load(struct pvn_gpu_calls *c, const char *path, struct pvn_err *err)
 {
     const struct {
@@ -60,7 +60,7 @@ static int load(struct pvn_gpu_calls *c, const char *path, struct pvn_err *err)
     return 0;
 }
 
-/* The context of g->dev becomes this thread's. */
+/* Makes the context of g->dev current in this thread. */
 static int enter(struct pvn_gpu *g, struct pvn_err *err)
 {
     pvn_cu_context ctx = NULL;
@@ -154,7 +154,7 @@ void pvn_gpu_close(struct pvn_gpu *g)
     free(g);
 }
 
-/* -1: not known. */
+/* The NUMA node of a device; -1 if unknown. */
 static int numa_node(const char *dir)
 {
     char path[PATH_MAX];
@@ -187,7 +187,7 @@ int pvn_gpu_nearness(const char *a, const char *b)
     return 2 * steps + (node >= 0 && node == numa_node(b));
 }
 
-/* How near GPU dev is to the device at that path; 0 where one of the two cannot be looked up. */
+/* How near GPU dev is to the device at that path; 0 if one of the two is not found. */
 static int nearness_of(const struct pvn_gpu *g, int dev, const char *to)
 {
     char bus_id[PVN_CUDA_BUS_ID_LEN], link[PATH_MAX], *dir;

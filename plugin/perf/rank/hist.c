@@ -77,7 +77,7 @@ double pvn_hist_percentile(const struct pvn_hist *h, double q)
     double wanted = q * (double)h->count;
     uint64_t rank, seen = 0;
 
-    /* The least number of values that is this share of them: rounded up, and at least one. */
+    /* The smallest number of values that is at least this share: rounded up, and at least one. */
     rank = wanted > 1 ? (uint64_t)wanted : 1;
     if ((double)rank < wanted)
         rank++;

@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distribution of times in constant memory, whatever their number: a histogram with buckets that
- * are linear within each power of two. Any value read from it, a percentile say, differs from the
- * measured one by at most PVN_HIST_ERROR of it, from 1 ns to PVN_HIST_MAX; the smallest and the
- * largest value and the sum are exact. Two histograms can be merged without further loss.
+ * Distribution of times in constant memory: a histogram with buckets that are linear within each
+ * power of two. A value read from it, for example a percentile, differs from the measured one by at
+ * most the fraction PVN_HIST_ERROR, from 1 ns to PVN_HIST_MAX. The smallest value, the largest
+ * value and the sum are exact. Histograms can be merged without further loss.
  */
 #ifndef PVN_PERF_HIST_H
 #define PVN_PERF_HIST_H
@@ -23,9 +23,9 @@ extern "C" {
 #define PVN_HIST_ERROR   (1.0 / (2 << PVN_HIST_BITS)) /* half a bucket: 0.4 % */
 
 struct pvn_hist {
-    uint64_t count;    /* of all values */
-    uint64_t over;     /* of those above PVN_HIST_MAX, which are in no bucket */
-    uint64_t min, max; /* ns; of no value: 0 */
+    uint64_t count;    /* number of values */
+    uint64_t over;     /* values above PVN_HIST_MAX, which are in no bucket */
+    uint64_t min, max; /* ns; 0 if there is no value */
     double sum;        /* ns */
     uint64_t bucket[PVN_HIST_BUCKETS];
 };
@@ -37,7 +37,8 @@ void pvn_hist_merge(struct pvn_hist *h, const struct pvn_hist *from);
 
 /*
  * The value in ns that the share `q` (0 to 1) of all values does not exceed, as the middle of its
- * bucket; 0 of no value. The largest value for q 1, and wherever it lies above PVN_HIST_MAX.
+ * bucket. 0 if there is no value. The largest value if q is 1, or if the percentile is above
+ * PVN_HIST_MAX.
  */
 double pvn_hist_percentile(const struct pvn_hist *h, double q);
 double pvn_hist_mean(const struct pvn_hist *h);

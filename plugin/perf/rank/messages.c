@@ -14,7 +14,8 @@
 #include "perf/rank/pin.h"
 #include "perf/rank/rank.h"
 
-/* A page that the driver maps for other devices: GPU memory is taken in whole pages of it, as cudaMalloc does. */
+/* The page size with which the driver maps GPU memory for other devices. GPU memory is allocated in
+ * whole pages of it, as by cudaMalloc. */
 #define GPU_PAGE UINT64_C(65536)
 
 #define NO_DRIVER                                                                                  \
@@ -38,7 +39,8 @@ void *pvn_rank_alloc(struct pvn_rank *r, size_t len)
     return NULL;
 }
 
-/* Bytes that can be had without harm to others, SIZE_MAX: unknown; and all that the host has. */
+/* Returns the bytes that can be used without harm to other programs (SIZE_MAX: unknown), and the
+ * host's total. */
 static size_t available(size_t *total)
 {
     FILE *f = fopen("/proc/meminfo", "re");
@@ -62,7 +64,8 @@ int pvn_rank_room(struct pvn_rank *r, size_t len)
     int here = r->external ? 1 : r->nranks;
     size_t total, room = available(&total);
 
-    /* Does not say how much is free: that changes from rank to rank, and all of them say the same. */
+    /* The message has no free size, because that differs from rank to rank, and equal messages are
+     * printed once. */
     if (len > room / (size_t)here)
         return pvn_rank_fail(
             r,
@@ -94,7 +97,7 @@ int pvn_messages_start(struct pvn_rank *r)
         return pvn_rank_fail(
             r, "%s: %s%s%s", m->kind == PVN_PERF_GPU ? "--memory gpu" : "pinned memory of --gpu",
             err.reason[0], rc == -ENOENT ? ": " : "", rc == -ENOENT ? NO_DRIVER : "");
-    /* A parameter's error is the plugin's to report, which reads the same ones. */
+    /* The plugin reports errors of parameters, which it reads, too. */
     if (rc != -ENOENT && err.fault != PVN_FAULT_USAGE)
         pvn_rank_note(r, "CUDA is not used: %s", err.reason[0]);
     return 0;
@@ -110,8 +113,8 @@ static bool takes_dmabuf(const struct pvn_rank *r, const ncclNetProperties_v12_t
            (!enable || strcmp(enable, "0") != 0);
 }
 
-/* NCCL decides per channel; here one piece of memory serves all channels, so the least of the devices
- * counts. */
+/* Finds out what all devices support. NCCL decides per channel; here one allocation serves all
+ * channels, so the weakest device decides. */
 static int look_at_devices(struct pvn_rank *r)
 {
     struct pvn_messages *m = &r->mem;
@@ -183,7 +186,7 @@ static void *alloc_gpu(struct pvn_rank *r, size_t len)
     return (void *)(uintptr_t)((m->gpu_base + GPU_PAGE - 1) / GPU_PAGE * GPU_PAGE);
 }
 
-/* As NCCL's staging buffers. NULL with the reason in why. */
+/* Allocates memory as NCCL's staging buffers are. NULL with the reason in why. */
 static void *alloc_cuda_host(struct pvn_rank *r, size_t len, char *why, size_t why_len)
 {
     struct pvn_messages *m = &r->mem;
@@ -294,7 +297,7 @@ static void describe(const struct said *s, char *out, size_t len)
         snprintf(out, len, "messages lie in memory that the kernel can move, unlike NCCL's");
 }
 
-/* Each different kind once, with the first rank that has it. */
+/* Reports each kind of memory once, with the first rank that has it. */
 static void say_all(struct pvn_rank *r, const struct said *all)
 {
     char text[320];
@@ -372,7 +375,8 @@ static int fail_register(struct pvn_rank *r, const char *call, size_t len, ncclR
         call, len, pvn_netdrv_strerror(rc), r->o->plugin[r->plugin].name);
 }
 
-/* The descriptor is of the host's whole pages around the buffer, which the allocation has. */
+/* Registers by descriptor. It covers whole pages of the host around the buffer, which are part of
+ * the allocation. */
 static int register_dmabuf(struct pvn_rank *r, void *comm, void *p, size_t len, void **mhandle)
 {
     const struct pvn_gpu *g = r->mem.gpu;
@@ -415,7 +419,8 @@ int pvn_messages_flush(struct pvn_rank *r, void *comm, int n, void **data, const
     ncclResult_t rc;
 
     *request = NULL;
-    /* A plugin that does not report sizes gets a byte each flushed, which brings the others along. */
+    /* If a plugin does not report sizes, flush one byte of each buffer, which flushes the other
+     * bytes, too. */
     for (int i = 0; i < n; i++)
         any |= len[i] = sizes[i] < 0 ? 1 : sizes[i];
     if (!r->mem.flush || !any)

@@ -31,7 +31,7 @@ static void add_row(struct pvn_own_stats *out, const struct pvn_stat_row *r)
         snprintf(out->lanes, sizeof(out->lanes), "%.*s", PVN_LANES_TEXT - 1, r->lanes);
 }
 
-/* Adds the totals of closed comms whose rows others have now. */
+/* Adds the totals of closed comms whose rows are reused. */
 static void add_total(struct pvn_own_stats *out, const struct pvn_stat_total *t)
 {
     out->failovers += t->failovers;
@@ -58,7 +58,7 @@ static bool add_file(struct pvn_own_stats *out, const char *path)
         add_row(out, &s.row[i]);
     for (int i = 0; i < PVN_STAT_TOTALS; i++)
         add_total(out, &s.head.total[i]);
-    /* The sum of some comms only would be divided by the messages of those and look complete. */
+    /* A sum of only some comms would look complete but be divided by their messages only. */
     if (s.head.untracked)
         out->doorbells.comms = 0;
     pvn_stats_free(&s);

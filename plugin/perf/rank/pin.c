@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fixed buffers of an io_uring are what an ordinary process can pin without a device: the kernel
- * holds their pages as a driver does (FOLL_LONGTERM). Nothing else of the ring is used. */
+/* Pins memory as fixed buffers of an io_uring, the means that an ordinary process has without a
+ * device: the kernel holds their pages as for a driver (FOLL_LONGTERM). Nothing else of the ring is
+ * used. */
 #include "config.h"
 #include "perf/rank/pin.h"
 
@@ -19,7 +20,8 @@
 
 #define BUFFER_MAX (UINT64_C(1) << 30) /* the kernel's limit for one fixed buffer */
 
-/* Containers answer for a call that their profile has not: EPERM (Docker), or ENOSYS as a kernel without it (Podman). */
+/* The cause of a failure. For a system call that their profile does not allow, containers return
+ * EPERM (Docker), or ENOSYS as a kernel without it does (Podman). */
 static const char *cause(int code)
 {
     int filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
@@ -66,7 +68,7 @@ int pvn_pin(void *p, size_t len, char *why, size_t why_len)
     struct io_uring_params params = {0};
     int fd;
 
-    /* Huge pages would be more than what cudaHostAlloc gives. */
+    /* cudaHostAlloc does not give huge pages. */
     madvise(p, len, MADV_NOHUGEPAGE);
     fd = (int)syscall(SYS_io_uring_setup, 1, &params);
     if (fd < 0)

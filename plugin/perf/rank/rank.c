@@ -15,14 +15,14 @@
 
 #include "base/log.h"
 
-#define CHECK_PASSES   128  /* idle passes between looks at the clock */
-#define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */
-/* A pass sleeps for a thousandth of the time in which nothing has moved, once that is longer than this: the processor
- * is another's, and no figure sees the difference. */
+#define CHECK_PASSES   128  /* idle passes between readings of the clock */
+#define CHECK_INTERVAL 0.05 /* seconds between checks of the other ranks */
+/* After NAP_AFTER seconds without progress, an idle pass sleeps for a thousandth of that time. It
+ * leaves the processor to others, and the delay is too short to show in a figure. */
 #define NAP_AFTER   0.05 /* seconds */
 #define NAP_LONGEST 1000 /* microseconds */
 
-/* NCCL's logger has no argument of its own: one rank per process. */
+/* NCCL's logger has no argument for a context, so a process has one rank. */
 static struct {
     struct pvn_rank *r;
     int banner; /* print INFO lines: rank 0 during init */
@@ -51,7 +51,7 @@ static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char 
 
 int pvn_rank_idle(struct pvn_rank *r)
 {
-    /* nap_us is an earlier wait's until the clock was looked at in this one. */
+    /* Until the clock is read in this wait, nap_us belongs to an earlier one. */
     bool naps = r->nap_us > 0 && r->idle >= CHECK_PASSES;
     double now, waited;
 
@@ -105,7 +105,7 @@ static void set_environment(const struct pvn_rank *r)
     }
 }
 
-/* A device by number, or by the name the plugin gives it. */
+/* Finds a device by number, or by the name that the plugin gives it. */
 static int find_device(struct pvn_rank *r, const char *want, int ndev)
 {
     char *end, names[256] = "";
@@ -204,7 +204,7 @@ static int pick_devices(struct pvn_rank *r)
     return 0;
 }
 
-/* Every rank's devices, each once, to the parent. */
+/* Reports every rank's devices, each once, to the parent. */
 static int report_devices(struct pvn_rank *r)
 {
     int ndistinct = r->o->channels < r->o->ndevs ? r->o->channels : r->o->ndevs;
@@ -398,7 +398,7 @@ void pvn_rank_close(struct pvn_rank *r)
     if (r->close_more)
         r->close_more(r);
     pvn_rank_disconnect(r);
-    /* The file goes with the plugin's last communicator. */
+    /* The statistics file is removed with the plugin's last communicator. */
     pvn_own_stats_read(&own);
     r->doorbells = own.doorbells;
     pvn_rank_at(r, "finalize");
@@ -418,7 +418,7 @@ void pvn_rank_doorbells(struct pvn_rank *r)
     struct pvn_row row = {.kind = PVN_ROW_DOORBELLS};
     struct pvn_doorbells *all, *sum = &row.u.doorbells.sum;
 
-    /* A rank that failed has reported it to the others, which do not wait for it then. */
+    /* A rank that failed has reported this to the others, so they do not wait for it. */
     if (r->status == PVN_PERF_FAILED || r->status == PVN_PERF_INTERRUPTED)
         return;
     all = calloc((size_t)r->nranks, sizeof(*all));

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How a rank ends before its time: failures, refusals, interruptions, wrong data. */
+/* The early ends of a rank: failures, refusals, interruptions, wrong data. */
 #include "config.h"
 
 #include "perf/rank/rank.h"
@@ -60,7 +60,7 @@ int pvn_rank_fail_boot(struct pvn_rank *r)
     r->status = PVN_PERF_FAILED;
     r->lost = 1;
     snprintf(r->err, sizeof(r->err), "%s", r->boot.why);
-    /* A reason that came with words was printed by the rank it is about. */
+    /* If the reason came with words, the rank that it concerns has printed it. */
     if (!r->boot.heard || r->o->verbose)
         fprintf(stderr, "pvn-perf: rank %d ends: %s\n", r->rank, r->err);
     if (r->rank == 0)
@@ -99,7 +99,8 @@ struct refusal {
     char err[384];
 };
 
-/* "all 4 ranks: ", "ranks 0, 2: " or "rank 3: ", for those with the reason of rank `first`. */
+/* Names the ranks with the same reason as rank `first`: "all 4 ranks: ", "ranks 0, 2: " or "rank 3:
+ * ". */
 static void name_ranks(const struct refusal *all, int n, int first, char *out, size_t cap)
 {
     int same = 0, shown = 0, len;
@@ -117,7 +118,7 @@ static void name_ranks(const struct refusal *all, int n, int first, char *out, s
     snprintf(out + len, cap - (size_t)len, "%s: ", shown < same ? " and more" : "");
 }
 
-/* Every different reason once; the first one stays this rank's. */
+/* Prints each different reason once. The first one becomes this rank's. */
 static int print_refusals(struct pvn_rank *r, const struct refusal *all)
 {
     int first = -1;
@@ -131,7 +132,7 @@ static int print_refusals(struct pvn_rank *r, const struct refusal *all)
         if (seen)
             continue;
         name_ranks(all, r->nranks, i, who, sizeof(who));
-        if (r->rank == 0 || r->o->served) /* whose other rank is on another terminal */
+        if (r->rank == 0 || r->o->served) /* the other rank prints to another terminal */
             fprintf(stderr, "pvn-perf: %s%s\n", who, all[i].err);
         if (first < 0)
             snprintf(r->err, sizeof(r->err), "%s%s", who, all[i].err);
@@ -153,7 +154,7 @@ int pvn_rank_agree(struct pvn_rank *r)
     r->holding = 0;
     snprintf(mine.err, sizeof(mine.err), "%.*s", (int)sizeof(mine.err) - 1,
              mine.failed ? r->err : "");
-    /* From here on the gathering decides, in which another rank may be lost. */
+    /* From here on the exchange decides; another rank may be lost in it. */
     if (mine.failed)
         r->status = PVN_PERF_OK;
     if (!all)

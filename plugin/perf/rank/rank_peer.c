@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Between `pvn-perf serve` and its client: which plugin and which pvn-perf each end has, for they
- * may differ. */
+/* Exchanges the versions of plugin and pvn-perf between `pvn-perf serve` and its client, because
+ * they may differ. */
 #include "config.h"
 
 #include "perf/rank/rank.h"

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A rank's reports to the process that prints. */
+/* A rank's reports to the parent process, which prints them. */
 #include "config.h"
 
 #include "perf/rank/rank.h"
@@ -28,7 +28,7 @@ void pvn_rank_row(struct pvn_rank *r, struct pvn_row *row)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* the parent is gone, and so will this process be */
+            return; /* the parent is gone, and this process ends soon */
         p += n;
         left -= (size_t)n;
     }
@@ -42,7 +42,7 @@ static void send_text(struct pvn_rank *r, int kind, const char *fmt, va_list ap)
     pvn_rank_row(r, &row);
 }
 
-/* The transports of all ranks' comms, and the lanes of this rank in words. */
+/* Collects the transports of all ranks' comms, and this rank's lanes in words. */
 static void gather_lanes(struct pvn_rank *r, struct pvn_row_result *res)
 {
     struct pvn_own_stats own;

@@ -17,32 +17,32 @@ enum pvn_row_kind {
     PVN_ROW_PROGRESS,
     PVN_ROW_DOORBELLS,
     PVN_ROW_PLUGIN,
-    PVN_ROW_INTERVAL,   /* of --duration: printed, and kept nowhere */
+    PVN_ROW_INTERVAL,   /* of --duration: only printed */
     PVN_ROW_PEER,       /* the other end of a run between serve and its client */
-    PVN_ROW_BINS,       /* of the result before it, or more of them */
+    PVN_ROW_BINS,       /* bins of the result before it, or more of them */
     PVN_ROW_ERROR,      /* text: why the run failed */
-    PVN_ROW_PATH_FAILED /* mesh: of a pair of ranks, in both directions */
+    PVN_ROW_PATH_FAILED /* mesh: a pair of ranks failed, in both directions */
 };
 
 struct pvn_row_result {
     char test[20];    /* "latency", "bandwidth", "idle", a collective, "step", "part", "bucket" */
-    char item[32];    /* which part of a preset, or "" */
+    char item[32];    /* the part of a preset, or "" */
     int32_t from, to; /* mesh: ranks; else both 0 */
     int32_t ranks, channels, depth, group;
     uint64_t bytes; /* message size; size of the array reduced */
     uint64_t iters;
     double time_us; /* latency: median of half a round trip; else per iteration */
     double min_us, p90_us, p99_us, p999_us, max_us; /* latency only, else 0 */
-    double best;         /* mesh: of the parts of a measurement the best, in us or MB/s; else 0 */
+    double best;         /* mesh: the best part of a measurement, in us or MB/s; else 0 */
     double algbw, busbw; /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
     double rate;         /* messages per second; p2p bandwidth only */
     double cpu;          /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
-    double rss;     /* idle, between pairs: KiB of memory a comm took, set-up included; else 0 */
-    int64_t errors; /* wrong elements or messages; -1: not checked */
+    double rss;          /* idle, pairs: KiB of memory per comm, set-up included; else 0 */
+    int64_t errors;      /* wrong elements or messages; -1: not checked */
     uint64_t got_messages, got_bytes, failovers, failbacks; /* soak only: as in an interval */
-    int32_t memory;             /* enum pvn_perf_memory: what rank 0's messages lay in */
+    int32_t memory;             /* enum pvn_perf_memory: the memory of rank 0's messages */
     char memory_how[192];       /* as pvn_messages.how */
-    uint32_t via;               /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
+    uint32_t via;               /* PVN_VIA_ bits of all ranks' comms; 0: none or unknown */
     char lanes[PVN_LANES_TEXT]; /* of rank 0's first comm; "" likewise */
 };
 
@@ -54,8 +54,8 @@ struct pvn_row_device {
 };
 
 /*
- * Part of a histogram: bins that are not empty, in order. A bin is PVN_BIN_BUCKETS neighbouring
- * buckets of struct pvn_hist, so that none is wider than 1/16 of its values.
+ * Part of a histogram: the bins that are not empty, in order. A bin is PVN_BIN_BUCKETS neighbouring
+ * buckets of struct pvn_hist, so its width is at most 1/16 of its values.
  */
 #define PVN_BIN_BUCKETS  8
 #define PVN_ROW_BINS_MAX 32
@@ -68,7 +68,7 @@ struct pvn_row_bins {
 };
 
 struct pvn_row_plugin {
-    char name[64];  /* what the plugin calls itself */
+    char name[64];  /* the plugin's own name */
     char path[320]; /* of the file that was loaded */
     char sha256[PVN_SHA256_TEXT];
 };
@@ -76,7 +76,7 @@ struct pvn_row_plugin {
 struct pvn_row_peer {
     char host[64], version[32]; /* of pvn-perf */
     char name[64],
-        plugin_version[32]; /* as the plugin calls itself; its statistics' version or "" */
+        plugin_version[32]; /* the plugin's own name, and its statistics' version or "" */
     char path[256];
     char sha256[PVN_SHA256_TEXT];
     int32_t abi;
@@ -85,8 +85,8 @@ struct pvn_row_peer {
 struct pvn_row_interval {
     uint64_t bytes_each;      /* size of a message */
     double from, to;          /* seconds since the beginning */
-    double seconds;           /* in which messages moved */
-    uint64_t messages, bytes; /* received; right, if errors is not -1 */
+    double seconds;           /* duration in which messages moved */
+    uint64_t messages, bytes; /* received; if errors is not -1, only right ones */
     int64_t errors;           /* wrong messages; -1: not checked */
     uint64_t failovers, failbacks;
     uint32_t via;
@@ -97,7 +97,7 @@ struct pvn_row_failed {
     char why[440];
 };
 
-/* Doorbells of all comms of a job from beginning to end, as the plugin's statistics have them. */
+/* Doorbells of all comms of a job from beginning to end, from the plugin's statistics. */
 struct pvn_row_doorbells {
     int32_t ranks;
     struct pvn_doorbells sum;
@@ -105,7 +105,7 @@ struct pvn_row_doorbells {
 
 struct pvn_row {
     int32_t kind;   /* pvn_row_kind */
-    int32_t plugin; /* index of the option */
+    int32_t plugin; /* index in the options */
     int32_t abi;
     int32_t repeat;
     union {

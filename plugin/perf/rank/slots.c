@@ -51,7 +51,8 @@ int pvn_out_progress(struct pvn_rank *r, struct pvn_out *o)
     return moved | (done != 0);
 }
 
-/* The streams of step `step`, in order. Their number; 0: none, or one has no slot free. */
+/* Lists the streams that take part in step `step`, in order. Returns their number; 0 if there are
+ * none, or if one has no free slot. */
 static int take_part(const struct pvn_in *in, uint64_t step, int *stream)
 {
     int n = 0;
@@ -66,7 +67,7 @@ static int take_part(const struct pvn_in *in, uint64_t step, int *stream)
     return n;
 }
 
-/* A receive of the next step, if it has room. */
+/* Posts a receive for the next step, if it has room. */
 static int post(struct pvn_rank *r, struct pvn_in *in)
 {
     uint64_t k = in->posted % in->steps;
@@ -95,7 +96,7 @@ static int post(struct pvn_rank *r, struct pvn_in *in)
     return 1;
 }
 
-/* Makes what has arrived visible before it is used: *request becomes the flush, if one is needed. */
+/* Makes received data visible before it is used: *request becomes the flush, if one is needed. */
 static int flush(struct pvn_rank *r, struct pvn_in *in, uint64_t step, int *sizes, void **request)
 {
     void *data[PVN_STREAMS_MAX], *mh[PVN_STREAMS_MAX];
@@ -110,7 +111,7 @@ static int flush(struct pvn_rank *r, struct pvn_in *in, uint64_t step, int *size
     return pvn_messages_flush(r, in->comm, n, data, sizes, mh, request);
 }
 
-/* The oldest receive: 1 when it had arrived, 0, or -1. */
+/* Tests the oldest receive: 1 if it has arrived, 0, or -1. */
 static int arrive(struct pvn_rank *r, struct pvn_in *in)
 {
     int done = 0, got[PVN_STREAMS_MAX], at = 0;
@@ -137,7 +138,7 @@ static int arrive(struct pvn_rank *r, struct pvn_in *in)
     return flush(r, in, in->arrived++, got, &in->req[k]) ? -1 : 1;
 }
 
-/* The oldest of those: 1 when it was visible, 0, or -1. */
+/* Tests the oldest arrived receive: 1 if its data is visible, 0, or -1. */
 static int complete_oldest(struct pvn_rank *r, struct pvn_in *in)
 {
     void *request = in->req[in->done % in->steps];

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages through slots of registered memory, as NCCL's proxy moves them (src/transport/net.cc,
- * sendProxyProgress and recvProxyProgress, of NCCL 2.30.7): slots are filled, sent and completed in
- * order; receives are posted as far ahead as there are slots; one post and one test of the oldest
- * request per pass. What is in the slots is the caller's affair.
+ * sendProxyProgress and recvProxyProgress, of NCCL 2.30.7). Slots are filled, sent and completed in
+ * order. Receives are posted as far ahead as there are slots. A pass makes one post, and one test
+ * of the oldest request. The caller fills and reads the slots.
  */
 #ifndef PVN_PERF_SLOTS_H
 #define PVN_PERF_SLOTS_H
@@ -13,7 +13,7 @@
 
 #define PVN_SLOTS_MAX   NCCL_NET_MAX_REQUESTS
 #define PVN_STREAMS_MAX 8            /* of a grouped receive */
-#define PVN_SIZE_UNSAID ((size_t)-1) /* test() left the size as it was */
+#define PVN_SIZE_UNSAID ((size_t)-1) /* test() did not set the size */
 
 /* The sends of one stream on a comm. */
 struct pvn_out {
@@ -24,11 +24,11 @@ struct pvn_out {
     int tag;
     uint64_t filled, posted, done; /* slots since the start of a run */
     void *req[PVN_SLOTS_MAX];
-    size_t size[PVN_SLOTS_MAX]; /* set by who fills the slot */
+    size_t size[PVN_SLOTS_MAX]; /* set by the function that fills the slot */
 };
 
-/* The receives of a comm: one stream, or several in grouped receives, stream i by the tag tag + i. A
- * stream that has no more to come takes no part in a step. */
+/* The receives of a comm: one stream, or several in grouped receives, where stream i has the tag
+ * tag + i. A stream without further messages takes no part in a step. */
 struct pvn_in {
     void *comm, *mh;
     char *buf; /* stream i's slot k is at buf + k * stride + i * slot */
@@ -37,8 +37,8 @@ struct pvn_in {
     int tag, streams;
     uint64_t total[PVN_STREAMS_MAX]; /* slots of this run */
     uint64_t used[PVN_STREAMS_MAX];
-    uint64_t posted, arrived, done; /* done: and visible, where a flush has to follow */
-    void *req[PVN_SLOTS_MAX];       /* the receive, and when it has arrived its flush or NULL */
+    uint64_t posted, arrived, done; /* done: arrived, and visible after its flush, if any */
+    void *req[PVN_SLOTS_MAX];       /* the receive; once arrived, its flush or NULL */
     size_t size[PVN_SLOTS_MAX][PVN_STREAMS_MAX];
 };
 
@@ -46,7 +46,7 @@ struct pvn_in {
 int pvn_out_progress(struct pvn_rank *r, struct pvn_out *o);
 int pvn_in_progress(struct pvn_rank *r, struct pvn_in *in);
 
-/* The next slot to fill, NULL while all are in use; pvn_out_fill hands it over. */
+/* The next slot to fill, NULL while all are in use; pvn_out_fill queues it for sending. */
 static inline char *pvn_out_slot(const struct pvn_out *o)
 {
     return o->filled - o->done == o->steps ? NULL : o->buf + o->stride * (o->filled % o->steps);
@@ -56,8 +56,8 @@ static inline void pvn_out_fill(struct pvn_out *o, size_t size)
     o->size[o->filled++ % o->steps] = size;
 }
 
-/* The next received slot of stream i, NULL while there is none; pvn_in_use gives it back and
- * returns its size as test() reported it. */
+/* The next received slot of stream i, NULL while there is none; pvn_in_use frees it and returns its
+ * size from test(). */
 static inline char *pvn_in_slot(const struct pvn_in *in, int i)
 {
     uint64_t k = in->used[i];

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <time.h>
 
-/* A terminal and the parent may both send the same Ctrl-C: only a later one insists. */
+/* A terminal and the parent may both deliver the same Ctrl-C. Only a later signal counts as a
+ * second one. */
 #define INSIST_S 0.3
 
 volatile sig_atomic_t pvn_stop_flag;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BATCH_SECONDS 0.25 /* of --duration unchecked: between two looks at the clock */
+#define BATCH_SECONDS 0.25 /* --duration without checks: time between two readings of the clock */
 #define SHOWN_EVERY   1.0  /* seconds between two lines of progress */
 
 static int combine(struct pvn_rank *r, struct pvn_outcome *o)
@@ -123,8 +123,8 @@ static void show_progress(struct pvn_rank *r, uint64_t bytes, double began, uint
                       (unsigned long long)done);
 }
 
-/* --duration: batches until rank 0's clock says that the time is over, at least one. What a run that ends before has
- * done is reported, too. */
+/* --duration: runs batches, at least one, until the time is over on rank 0's clock. If the run ends
+ * early, the finished batches are reported. */
 static int run_for(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w)
 {
     struct pvn_outcome o = {0}, sum = {0};
@@ -166,8 +166,8 @@ int pvn_timed_point(struct pvn_timed *t, struct pvn_row_result *res, const struc
     }
     if (choose_iters(t->r, o.seconds, &n))
         return -1;
-    /* Unchecked, the runs follow each other as in nccl-tests; checked, each is started and verified
-     * alone. */
+    /* Without checks the runs follow each other as in nccl-tests. With checks each run is started
+     * and verified separately. */
     for (uint64_t i = 0; i < (t->r->o->check ? n : 1); i++) {
         if (pvn_timed_once(t, t->r->o->check ? 1 : n, &o))
             return -1;
