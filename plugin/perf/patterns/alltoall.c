@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * pvn-perf ring --collective alltoall and alltoallv, and the steps of a mixture of experts: every rank sends a block to
- * every rank. What a rank has in NCCL comes from the other ranks of its node through NVLink, and is made here: rank l
- * of a node has the blocks of all its node's ranks for the ranks l of the others.
+ * pvn-perf ring --collective alltoall and alltoallv, and the steps of a mixture of experts: every
+ * rank sends a block to every rank. In NCCL, rank l of a node gets the blocks of all its node's
+ * ranks for the ranks l of other nodes through NVLink. Here it makes these blocks itself.
  */
 #include "config.h"
 
@@ -17,14 +17,14 @@
 #include "perf/rank/timed.h"
 #include "perf/workload/values.h"
 
-#define MARGIN         64         /* bytes behind the output, which nobody writes */
+#define MARGIN         64         /* guard bytes after the output */
 #define VERIFY_AT_ONCE (1u << 20) /* bytes between two updates of the progress time */
 #define UNWRITTEN      0xa5
 
 struct a2a {
     struct pvn_rank *r;
     struct pvn_timed t;
-    struct pvn_work work; /* of the sizes below */
+    struct pvn_work work; /* for the sizes below */
     uint64_t *bytes;      /* [source rank * ranks + destination rank] */
     char *in, *out;
     size_t in_len, out_len;
@@ -43,7 +43,8 @@ static int nodes(const struct a2a *a)
     return a->r->nranks / a->r->o->group;
 }
 
-/* Bytes that rank i of a node has for this rank's counterpart in `node`, or of what comes from there. */
+/* Bytes that rank i of this node sends to this rank's counterpart in `node`, or that rank i of
+ * `node` sends to this rank. */
 static uint64_t block(const struct a2a *a, int node, int i, int send)
 {
     int mine = a->r->rank / a->r->o->group, l = a->r->rank % a->r->o->group;
@@ -63,7 +64,7 @@ static uint64_t all_blocks(const struct a2a *a, int send)
     return sum;
 }
 
-/* The operations and figures of the sizes in a->bytes. */
+/* Builds the operations and figures for the sizes in a->bytes. */
 static void shape(struct a2a *a)
 {
     uint64_t at[2] = {0, 0}, all = 0, moved = 0;
@@ -88,7 +89,7 @@ static void shape(struct a2a *a)
             moved += src / group == dst / group ? 0 : a->bytes[src * n + dst];
         }
     }
-    /* nccl-tests' (n-1)/n where all pairs have the same. */
+    /* This is nccl-tests' (n-1)/n if all pairs have the same size. */
     a->work.bytes = (double)all / n;
     a->work.factor = all ? (double)moved / (double)all : (double)(n - group) / n;
     a->work.sent = (double)moved;
@@ -122,7 +123,7 @@ static uint64_t id_of(const struct a2a *a, int src, int dst, uint64_t at)
            at / VERIFY_AT_ONCE;
 }
 
-/* Each piece of a block: filled in the input or verified in the output. */
+/* Fills each piece of a block in the input, or verifies it in the output. */
 static void each_piece(struct a2a *a, const struct pvn_pair_op *op, int i, int64_t *errors)
 {
     int src = rank_of(a, op->send ? a->r->rank / a->r->o->group : op->node, i);
@@ -184,7 +185,7 @@ static void verify(void *arg, int64_t *errors)
                    (unsigned long long)end);
 }
 
-/* Block sizes of one of the runs: a size of the command line, or a layer of the model. */
+/* Sets the block sizes of a run: a size of the command line, or a layer of the model. */
 static void sizes_of(struct a2a *a, uint64_t size, int layer, int combine)
 {
     uint64_t n = (uint64_t)a->r->nranks;
@@ -213,7 +214,7 @@ static void cover(struct a2a *a)
     a->out_len = out > a->out_len ? out : a->out_len;
 }
 
-/* Memory for the largest of all runs. */
+/* Allocates memory for the largest run. */
 static int make_room(struct a2a *a)
 {
     struct pvn_rank *r = a->r;
@@ -251,7 +252,7 @@ static int run_size(struct a2a *a, uint64_t size)
     return pvn_timed_point(&a->t, &res, &a->work);
 }
 
-/* The all-to-alls of a training step by kind, and all of them. */
+/* The all-to-alls of a training step by kind, and their sum. */
 enum { DISPATCH, COMBINE, WHOLE, KINDS };
 
 struct step {
@@ -276,7 +277,8 @@ static void report(struct a2a *a, const char *test, const char *item, struct pvn
     pvn_timed_report(&a->t, &res, &w, steps, o);
 }
 
-/* A layer moves data four times: tokens go out and come back, then their gradients. */
+/* The kind of a layer's k-th exchange. A layer has four: tokens go out and come back, then their
+ * gradients. */
 static int kind_of(int k)
 {
     return k % 2 ? COMBINE : DISPATCH;
@@ -311,8 +313,8 @@ static int run_layer(struct a2a *a, int layer, int k, int steps, struct step *s)
     return 0;
 }
 
-/* A micro batch through all layers and back: the gradient of what combine returned goes out as dispatch does, that
- * of the tokens comes back as combine does. */
+/* Runs micro batches through all layers and back. The gradient of combine's result goes out like a
+ * dispatch, the gradient of the tokens comes back like a combine. */
 static int run_preset(struct a2a *a)
 {
     int layers = layers_of(a), steps = a->r->o->iters ? a->r->o->iters : 2;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-perf mesh: the rounds, in which all ranks go on together, and what rank 0 reports of them. */
+/* pvn-perf mesh: the rounds, which all ranks go through together, and rank 0's reports on them. */
 #include "config.h"
 
 #include "perf/patterns/mesh.h"
@@ -15,13 +15,13 @@
 #include "tools/launch_env.h"
 
 #define HOPELESS                                                                                   \
-    3 /* failed pairs of a rank without a good one, after which the rest is not tried */
+    3 /* after so many failed pairs of a rank without a good one, the rest is not tried */
 
 /* ---- one step of a round ---- */
 
 /*
- * A failure in a pair stays there, unless another rank has ended or this one is interrupted: 0, or
- * -1 when the run is over.
+ * Keeps a failure inside its pair, unless another rank has ended or this one is interrupted.
+ * Returns 0, or -1 if the run is over.
  */
 static int keep(struct pvn_mesh *m, int rc)
 {
@@ -45,7 +45,7 @@ struct token {
     int32_t failed;
 };
 
-/* Both ranks of a pair learn whether it works for the other one, and how many units fit. */
+/* Exchanges between the ranks of a pair whether the pair works, and how many units fit. */
 static int meet(struct pvn_mesh *m)
 {
     struct token mine = {m->count, m->failed};
@@ -103,7 +103,7 @@ static int connect_pair(struct pvn_mesh *m)
     return rc ? rc : meet(m);
 }
 
-/* A failed pair's comms are left alone: their requests may never end. */
+/* Closes a pair's comms, except those of a failed pair, whose requests may never end. */
 static int disconnect(struct pvn_mesh *m)
 {
     if (m->partner < 0)
@@ -216,7 +216,7 @@ static void report_failure(struct pvn_mesh *m, int a, int b, const char *fmt, ..
     pvn_rank_row(m->r, &row);
 }
 
-/* The reasons of pairs that failed, once all ranks know that there is one. */
+/* Reports the reasons of failed pairs, after all ranks know that there is one. */
 static int report_failures(struct pvn_mesh *m, const int *partner)
 {
     const size_t len = sizeof(m->why);
@@ -274,7 +274,7 @@ static int hopeless(const struct pvn_mesh *m, int rank)
     return m->fails[rank] >= HOPELESS && !m->good[rank];
 }
 
-/* Takes pairs out of a round that would only cost its timeout; the same in all ranks. */
+/* Removes pairs from a round that would only cost their timeout; the same in all ranks. */
 static void skip_hopeless(struct pvn_mesh *m, int *partner)
 {
     for (int a = 0; a < m->r->nranks; a++) {
@@ -297,7 +297,7 @@ static int run_round(struct pvn_mesh *m, int round)
     m->partner = partner[m->r->rank];
     m->failed = 0;
     m->why[0] = '\0';
-    m->p.round = 2 * (uint64_t)round; /* the same for both, whatever they did before */
+    m->p.round = 2 * (uint64_t)round; /* equal for both ranks, whatever they did before */
     m->mine = (struct pvn_mesh_result){0};
     rc = connect_pair(m);
     if (!rc)
@@ -309,7 +309,7 @@ static int run_round(struct pvn_mesh *m, int round)
     return rc ? rc : disconnect(m);
 }
 
-/* Ranks that share an adapter have the same number. */
+/* A number that is equal for ranks that share an adapter. */
 static uint64_t place_of(struct pvn_rank *r)
 {
     uint64_t h = 0;
@@ -354,7 +354,8 @@ static int prepare(struct pvn_mesh *m)
     return rc;
 }
 
-/* All ranks know of every pair that failed: they end in order, with a status that says so. */
+/* Sets the exit status. All ranks know every failed pair, so they end in order with a status that
+ * shows it. */
 static int judge(struct pvn_mesh *m)
 {
     struct pvn_rank *r = m->r;

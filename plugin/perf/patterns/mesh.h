@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * pvn-perf mesh in a rank: pairs of ranks are connected for their round only, verified and measured
- * in each direction. A pair that fails ends alone; the others go on. One thread.
+ * pvn-perf mesh in a rank: pairs of ranks are connected only for their round, verified, and
+ * measured in each direction. If a pair fails, the others continue. One thread.
  */
 #ifndef PVN_PERF_MESH_H
 #define PVN_PERF_MESH_H
@@ -10,16 +10,16 @@
 #include "perf/patterns/mesh_rounds.h"
 #include "perf/patterns/p2p_flow.h"
 
-/* A rank's measurements of a round, as all ranks get them. */
+/* A rank's measurements in a round, as exchanged with all ranks. */
 struct pvn_mesh_result {
-    int32_t failed; /* its pair did, or it has no partner in this round */
+    int32_t failed; /* its pair failed, or it has no partner in this round */
     uint32_t via;
-    int64_t errors; /* wrong messages that it received */
-    /* Half of the round trips to its partner, which it began. */
+    int64_t errors; /* wrong messages received */
+    /* Half round trips to its partner, which this rank began. */
     uint64_t trips;
     double time_us, min_us, p90_us, p99_us, p999_us, max_us;
     double best_us; /* the median of the best part */
-    /* Received from its partner. */
+    /* Data received from its partner. */
     uint64_t units;
     double seconds, cpu;
     double best_rate; /* units per second in the best part */
@@ -31,14 +31,14 @@ struct pvn_mesh {
     struct pvn_mesh_rounds rounds;
     uint64_t latency_size, bandwidth_size; /* bytes of a message */
     size_t memory;                         /* bytes of p.mem */
-    int partner;                           /* in this round; -1: none */
-    int failed;                            /* this pair, in this round */
-    char why[200];                         /* as this rank saw it, or "" */
-    int lead;                              /* of the pair's sides: which one begins or sends */
+    int partner;                           /* partner in this round; -1: none */
+    int failed;                            /* this pair failed in this round */
+    char why[200];                         /* this rank's reason, or "" */
+    int lead;                              /* the side of the pair that begins or sends */
     uint64_t count;                        /* round trips, or messages, that fit --time */
-    int left_open;     /* comms of a failed pair stay as they are until the process ends */
-    int *fails, *good; /* per rank: pairs of it so far */
-    int nfailed;       /* pairs of all ranks */
+    int left_open;                /* comms of a failed pair stay open until the process ends */
+    int *fails, *good;            /* per rank: its failed and good pairs so far */
+    int nfailed;                  /* failed pairs of all ranks */
     struct pvn_hist *half, *part; /* half round trips: all, and those of one part */
     struct pvn_mesh_result mine, *all;
 };
@@ -46,9 +46,9 @@ struct pvn_mesh {
 /* ---- mesh_pair.c: steps of one pair. 0, or -1 after pvn_rank_fail. ---- */
 
 int pvn_mesh_connect(struct pvn_mesh *m, char (*handle)[NCCL_NET_HANDLE_MAXSIZE]);
-/* Every size in both directions at once, every byte. */
+/* Verifies every byte of every size, in both directions at once. */
 int pvn_mesh_verify(struct pvn_mesh *m);
-/* Each in two steps, between which both ends learn the count. */
+/* Each measurement has two steps, between which both ends learn the count. */
 int pvn_mesh_try_latency(struct pvn_mesh *m);
 int pvn_mesh_latency(struct pvn_mesh *m);
 int pvn_mesh_try_bandwidth(struct pvn_mesh *m);

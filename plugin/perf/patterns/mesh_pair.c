@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-perf mesh: what the two ranks of a pair do with each other. */
+/* pvn-perf mesh: the work of the two ranks of a pair. */
 #include "config.h"
 
 #include "perf/patterns/mesh.h"
@@ -13,7 +13,7 @@
 #define CHECK_UNITS 48 /* messages of a verified pass, in each direction */
 #define WARM_TRIPS  20
 #define MAX_COUNT   20000000
-/* A measurement is made in parts, since a busy host disturbs one part and hardly ever all. */
+/* Each measurement has several parts, because a busy host disturbs one part and hardly ever all. */
 #define PARTS 3
 
 static void use_size(struct pvn_mesh *m, uint64_t size)
@@ -22,13 +22,13 @@ static void use_size(struct pvn_mesh *m, uint64_t size)
     m->p.stride = (size + 2 * PVN_P2P_GUARD + 63) / 64 * 64;
 }
 
-/* Side 0 begins, or sends: the rank with the lower number when lead is 0. */
+/* Side 0 begins, or sends. It is the rank with the lower number if lead is 0. */
 static void use_side(struct pvn_mesh *m)
 {
     m->p.side = (m->r->rank > m->partner) != (m->lead != 0);
 }
 
-/* How many units fit --time after a few that took so long. */
+/* Computes how many units fit --time, from the duration of a few. */
 static void choose(struct pvn_mesh *m, double seconds, uint64_t units, uint64_t min)
 {
     double each = seconds / (double)units;
@@ -41,7 +41,7 @@ static void choose(struct pvn_mesh *m, double seconds, uint64_t units, uint64_t 
 
 int pvn_mesh_connect(struct pvn_mesh *m, char (*handle)[NCCL_NET_HANDLE_MAXSIZE])
 {
-    /* That of a failed pair may still be the plugin's. */
+    /* The plugin may still use the memory of a failed pair. */
     if (!m->p.mem)
         m->p.mem = pvn_rank_alloc_messages(m->r, m->memory);
     if (!m->p.mem || pvn_rank_connect(m->r, handle, m->partner, m->partner))
@@ -84,7 +84,7 @@ int pvn_mesh_try_latency(struct pvn_mesh *m)
     return 0;
 }
 
-/* As many parts as have some pipelines full each. */
+/* The number of parts: PARTS if each has several full pipelines, else 1. */
 static int parts_of(uint64_t count, int depth)
 {
     return count >= (uint64_t)depth * 8 * PARTS ? PARTS : 1;
@@ -140,8 +140,8 @@ int pvn_mesh_try_bandwidth(struct pvn_mesh *m)
     return 0;
 }
 
-/* The clock of the receiver runs from when the first messages have come, so that it does not count
- * how much later the sender began. */
+/* Measures bandwidth. The receiver's clock starts when the first messages have arrived, so that a
+ * late start of the sender does not count. */
 int pvn_mesh_bandwidth(struct pvn_mesh *m)
 {
     int parts = parts_of(m->count, m->p.depth);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks by the adapter they share: place k has the ranks member[first[k]] to member[first[k+1]-1]. */
+/* Ranks by the adapter that they share: place k has the ranks member[first[k]] to
+ * member[first[k+1]-1]. */
 struct places {
     int n;
     int *first, *member;
@@ -45,9 +46,9 @@ static int size_of(const struct places *p, int k)
 }
 
 /*
- * The i-th pair of places in a round of the tournament: of an even number of players the last one
- * stays where it is and the others go round. An odd number has one player more, who does not exist:
- * -1.
+ * The i-th pair of places in a round of the tournament (circle method): with an even number of
+ * players the last one stays in place and the others rotate. An odd number has an additional player
+ * who does not exist; its pair gives -1.
  */
 static int opponents(int n, int round, int i, int *x, int *y)
 {
@@ -63,7 +64,7 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-/* Rounds that one round of the places takes: all ranks of one against all of the other. */
+/* Number of rounds in one round of the places: all ranks of one place against all of the other. */
 static int longest(const struct places *p, int round)
 {
     int most = 0, x, y;
@@ -74,7 +75,7 @@ static int longest(const struct places *p, int round)
     return most;
 }
 
-/* Within a place one pair at a time. */
+/* Number of rounds within a place, where one pair runs at a time. */
 static int longest_inside(const struct places *p)
 {
     int most = 0;

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * In which order pvn-perf mesh measures the pairs of ranks: in rounds in which no rank and no
- * adapter takes part in two pairs, so that no measurement disturbs another one. With an adapter for
- * every rank they are those of a round-robin tournament: n - 1 rounds, or n for an odd number.
+ * The order in which pvn-perf mesh measures the pairs of ranks. In each round a rank or adapter
+ * takes part in only one pair, so that no measurement disturbs another one. If every rank has an
+ * adapter, the rounds are those of a round-robin tournament: n - 1 rounds, or n for an odd number.
  */
 #ifndef PVN_PERF_MESH_ROUNDS_H
 #define PVN_PERF_MESH_ROUNDS_H
@@ -16,7 +16,7 @@ extern "C" {
 
 struct pvn_mesh_rounds {
     int nranks, n; /* n: rounds */
-    int *partner;  /* [round * nranks + rank]; -1: the rank has none in this round */
+    int *partner;  /* [round * nranks + rank]; -1: the rank has no partner in this round */
 };
 
 /*

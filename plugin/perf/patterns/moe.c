@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#define LEAST_WEIGHT 64 /* of an expert */
+#define LEAST_WEIGHT 64 /* the least weight of an expert */
 #define WEIGHTS      193
-#define EMPTY_PAIRS  8 /* one in so many */
+#define EMPTY_PAIRS  8 /* one pair in so many has no bytes */
 
 /* splitmix64's finaliser over three numbers. */
 static uint64_t hash(uint64_t a, uint64_t b, uint64_t c)
@@ -21,7 +21,8 @@ static uint64_t hash(uint64_t a, uint64_t b, uint64_t c)
     return z ^ (z >> 31);
 }
 
-/* The expert at a number below the sum of the weights of all but `taken`. */
+/* The expert that the number `at` selects by weight, among all but `taken`; `at` is below the sum
+ * of their weights. */
 static int pick(const uint64_t *weight, uint64_t at, int taken)
 {
     int e = 0;

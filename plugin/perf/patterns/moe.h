@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The messages of a mixture of experts: each token goes to the ranks of the experts that a router picks for it (dispatch), and
- * what they make of it comes back (combine). And, without a model, uneven sizes alone. All is whole numbers, so
- * that every rank computes the same.
+ * The messages of a mixture of experts: each token goes to the ranks of the experts that a router
+ * picks for it (dispatch), and the experts' results come back (combine). Without a model there are
+ * only uneven sizes. All numbers are whole, so that every rank computes the same.
  */
 #ifndef PVN_PERF_MOE_H
 #define PVN_PERF_MOE_H
@@ -24,22 +24,24 @@ enum {
 };
 
 /*
- * Counts rank src's tokens that go to each expert of a layer. Every layer has an expert weight of 64 to 256 for each
- * expert, every token picks PVN_MOE_TOP different experts by these weights.
+ * Counts rank src's tokens for each expert of a layer. In every layer each expert has a weight of
+ * 64 to 256, and every token picks PVN_MOE_TOP different experts by these weights.
  */
 void pvn_moe_route(int layer, int src, int tokens, uint64_t count[PVN_MOE_EXPERTS]);
 
-/* The rank that has the expert for rank src. Up to 8 ranks share the experts; of more, each 8 neighbours have all
- * of them, one each, as Megatron-LM's expert parallelism of 8. */
+/* The rank that has the expert for rank src. Up to 8 ranks share the experts. With more ranks, each
+ * group of 8 neighbours has all experts, one per rank, as in Megatron-LM's expert parallelism of
+ * 8. */
 int pvn_moe_rank(int expert, int src, int nranks);
 
-/* Bytes that each rank sends to each one in a layer: bytes[src * nranks + dst] for dispatch, with the ranks exchanged for
- * combine. A copy of a token for each of its experts, as Megatron-LM's all-to-all dispatcher sends them. */
+/* Computes the bytes that each rank sends to each other in a layer: bytes[src * nranks + dst] for
+ * dispatch, with the ranks exchanged for combine. A token is sent once for each of its experts, as
+ * by Megatron-LM's all-to-all dispatcher. */
 void pvn_moe_bytes(int layer, int tokens, int combine, int nranks, uint64_t *bytes);
 
 /*
- * alltoallv: `each` bytes of every rank, divided unevenly: one pair in 8 has nothing, the others have weights of 1 to
- * 255, and a rank keeps what remains.
+ * Computes the sizes of alltoallv: `each` bytes of every rank are divided unevenly. One pair in 8
+ * has none, the others have weights of 1 to 255, and a rank keeps the remainder.
  */
 void pvn_uneven_bytes(uint64_t each, int nranks, uint64_t *bytes);
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-perf p2p: rank 0 and rank 1, one pair of comms per channel. */
+/* pvn-perf p2p: ranks 0 and 1 with one pair of comms per channel. */
 #include "config.h"
 
 #include <math.h>
@@ -14,9 +14,9 @@
 #include "perf/patterns/p2p_soak.h"
 
 #define CHECK_UNITS 96       /* messages of a verified pass */
-#define LATENCY_MAX 20000000 /* round trips of one size, where their number is not given */
+#define LATENCY_MAX 20000000 /* limit of round trips of one size if their number is not given */
 
-/* How many units fit --time, as rank 0 saw a short run; the same on both ranks. */
+/* Computes how many units fit --time, from a short run on rank 0; the same on both ranks. */
 static int choose_count(struct pvn_p2p *p, double seconds, uint64_t units, uint64_t min,
                         uint64_t max, uint64_t *n)
 {
@@ -35,11 +35,11 @@ struct outcome {
     double seconds, cpu;
     int64_t errors;
     int64_t sizes_missing;
-    double in_seconds;   /* both directions: until all that this rank receives was there */
-    double direction[2]; /* combined: until all was there that rank 0, that rank 1 sent */
+    double in_seconds;   /* both directions: until this rank had received everything */
+    double direction[2]; /* combined: until everything that rank 0, that rank 1 sent had arrived */
 };
 
-/* Both ranks' outcomes: the longer time, the sum of the rest. */
+/* Combines both ranks' outcomes: the longer time, the sum of the rest. */
 static int combine(struct pvn_p2p *p, struct outcome *o)
 {
     struct outcome all[2];
@@ -72,8 +72,8 @@ static struct pvn_row_result blank_result(const struct pvn_p2p *p, const char *t
     return res;
 }
 
-/* A pass of its own, before anything is timed: lengths vary, receives are larger, guards are
- * watched. */
+/* Verifies in a separate pass before the timed ones: lengths vary, receives are larger, and guards
+ * are checked. */
 static int run_check(struct pvn_p2p *p, struct outcome *o)
 {
     int rc;
@@ -153,7 +153,8 @@ static int run_bandwidth(struct pvn_p2p *p, const struct outcome *checked)
     return 0;
 }
 
-/* The sum of both directions, then each by itself until its last message was there. */
+/* Reports the sum of both directions, then each direction alone, until its last message had
+ * arrived. */
 static void report_both(struct pvn_p2p *p, const struct outcome *o, uint64_t n, int64_t errors)
 {
     struct pvn_row_result res = blank_result(p, "bidir");
@@ -222,7 +223,7 @@ static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *c
                       (unsigned long long)p->size);
     if (o->duration > 0)
         return run_soak(p);
-    /* Whichever test comes first for this size has it verified. */
+    /* The first test of a size verifies it. */
     if (o->check && (latency || !o->latency)) {
         p->errors = 0;
         if (run_check(p, checked))
@@ -235,7 +236,7 @@ static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *c
     return run_bandwidth(p, o->check ? checked : NULL);
 }
 
-/* All latencies, then all bandwidths: two tables. */
+/* Measures all latencies, then all bandwidths: two tables. */
 static int run_sizes(struct pvn_p2p *p)
 {
     const struct pvn_perf_opts *o = p->r->o;
@@ -273,8 +274,8 @@ static int wait_idle(struct pvn_p2p *p, double seconds, uint64_t *passes)
     return 0;
 }
 
-/* Measures what silent comms cost: rank 1 has a receive posted on each and keeps testing them, as a rank
- * that waits for slower ones does. Then one message on each shows that they still work. */
+/* Measures the cost of silent comms: rank 1 has a receive posted on each and keeps testing them,
+ * like a rank that waits for slower ones. Then one message on each shows that they still work. */
 static int run_idle(struct pvn_p2p *p)
 {
     struct pvn_row_result res;
@@ -337,7 +338,7 @@ int pvn_p2p_register(struct pvn_p2p *p)
             pair[k]->comm = k ? p->r->link[c].recv : p->r->link[c].send;
             pair[k]->base = p->mem + p->region * (size_t)(2 * c + k);
             if (!p->bounce)
-                memset(pair[k]->base, k, p->region); /* no page faults later */
+                memset(pair[k]->base, k, p->region); /* avoids page faults later */
             if (pvn_messages_register(p->r, pair[k]->comm, pair[k]->base, p->region,
                                       &pair[k]->mhandle))
                 return -1;
@@ -368,7 +369,8 @@ int pvn_p2p_limits(const struct pvn_p2p *p)
     if (p->depth > pvn_netdrv_max_requests(r->drv))
         return pvn_rank_fail(p->r, "--depth %d: version %d of the interface allows %d requests",
                              p->depth, pvn_netdrv_abi(r->drv), pvn_netdrv_max_requests(r->drv));
-    /* The driver's limit, not maxRecvs: a plugin may know grouped receives and ask NCCL not to use them. */
+    /* The limit is the interface's, not maxRecvs: a plugin may support grouped receives and ask
+     * NCCL not to use them. */
     if (p->group > pvn_netdrv_max_group(r->drv))
         return pvn_rank_fail(
             p->r, "--group %d: version %d of the interface takes %d buffers in one receive",
@@ -427,7 +429,7 @@ int pvn_p2p_run(struct pvn_rank *r)
         rc = pvn_p2p_deregister(&p);
     if (!rc && pvn_boot_barrier(&r->boot))
         rc = pvn_rank_fail_boot(r);
-    /* The memory stays the plugin's until the process ends where requests are still in flight. */
+    /* If requests are still in flight, the plugin keeps the memory until the process ends. */
     if (!rc)
         pvn_rank_free_messages(r, p.mem, p.region * 2 * (size_t)p.channels);
     pvn_p2p_free(&p);

@@ -1,23 +1,24 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Shared by p2p and mesh: what they do before and after messages move. 0, or -1 after pvn_rank_fail. */
+/* Shared by p2p and mesh: their work before and after messages move. 0, or -1 after
+ * pvn_rank_fail. */
 #ifndef PVN_PERF_P2P_H
 #define PVN_PERF_P2P_H
 
 #include "perf/patterns/p2p_flow.h"
 
-/* Bytes that the buffers of one flow take, whole pages. */
+/* Bytes of one flow's buffers, in whole pages. */
 uint64_t pvn_p2p_region(const struct pvn_perf_opts *o);
 
 /* Checks that this version of the interface and this device can do what was requested. */
 int pvn_p2p_limits(const struct pvn_p2p *p);
 
-/* Makes the flows of all channels on the comms of p->r->link, in p->mem of two regions a channel,
+/* Makes the flows of all channels on the comms of p->r->link, in p->mem (two regions per channel),
  * and registers them. */
 int pvn_p2p_register(struct pvn_p2p *p);
-/* Undoes it; no request may be open. */
+/* Undoes pvn_p2p_register; no request may be open. */
 int pvn_p2p_deregister(struct pvn_p2p *p);
-/* Frees the flows alone, where requests are open. */
+/* Frees only the flows, if requests are open. */
 void pvn_p2p_free(struct pvn_p2p *p);
 
 #endif

@@ -40,7 +40,7 @@ static size_t length_of(const struct pvn_p2p *p, uint64_t message)
     }
 }
 
-/* The number from which a message's bytes are made. from: the side that sends it. */
+/* The number from which a message's bytes are computed. from: the side that sends it. */
 static uint64_t id_of(const struct pvn_p2p *p, int from, int channel, uint64_t message)
 {
     return p->round << 44 | (uint64_t)(2 * channel + from) << 32 | message;
@@ -53,7 +53,7 @@ static int fill(struct pvn_p2p *p, void *buf, size_t len, uint64_t id)
     return p->bounce ? pvn_messages_write(p->r, buf, p->bounce, len) : 0;
 }
 
-/* Fills a buffer and the guards around it with what no message has. 0 or -1. */
+/* Fills a buffer and its guards with a value that no message has. 0 or -1. */
 static int blank(struct pvn_p2p *p, char *buf)
 {
     size_t len = p->size + 2 * PVN_P2P_GUARD;
@@ -111,8 +111,8 @@ int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f)
     return 1;
 }
 
-/* One received message of a verified pass: what test() said, the bytes, and all that must not have
- * changed. 0, or -1 when the bytes cannot be fetched. */
+/* Verifies a received message: the size from test(), the bytes, and the bytes that must not have
+ * changed. 0, or -1 if the bytes cannot be fetched. */
 static int verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t message, int got)
 {
     const char *buf = slot_of(p, f, message);
@@ -151,7 +151,7 @@ static int verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t m
     return 0;
 }
 
-/* 1 when the request was complete, with the sizes of a receive, 0, or -1. */
+/* Tests a request: 1 if it is complete, with the sizes of a receive, 0, or -1. */
 static int test(struct pvn_p2p *p, void *request, int *sizes)
 {
     int done = 0;
@@ -162,7 +162,7 @@ static int test(struct pvn_p2p *p, void *request, int *sizes)
     return rc != ncclSuccess ? pvn_rank_fail_call(p->r, "test", rc) : done != 0;
 }
 
-/* Puts the flush of a receive in its place. 0 or -1. */
+/* Replaces a receive by its flush. 0 or -1. */
 static int flush(struct pvn_p2p *p, struct pvn_flow *f, uint64_t unit)
 {
     void *data[PVN_P2P_GROUP], *mh[PVN_P2P_GROUP];
@@ -175,8 +175,8 @@ static int flush(struct pvn_p2p *p, struct pvn_flow *f, uint64_t unit)
                               &f->req[unit % f->window]);
 }
 
-/* As pvn_p2p_complete, where a flush follows each receive: as NCCL's proxy, which posts it when the data
- * have arrived and tests it from then on. 2: a flush was posted. */
+/* pvn_p2p_complete if a flush follows each receive: like NCCL's proxy, it posts the flush when the
+ * data have arrived and tests the flush from then on. 2: a flush was posted. */
 static int complete_flushed(struct pvn_p2p *p, struct pvn_flow *f)
 {
     int moved = 0;
@@ -243,8 +243,8 @@ void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is
     f->posted = f->arrived = f->done = 0;
 }
 
-/* One pass over the flows of one direction: 1 when something moved, 0, or -1. Those that have
- * completed are taken off *left; *last is the last one that had not. */
+/* Makes a pass over the flows of one direction: 1 if something moved, 0, or -1. Subtracts completed
+ * flows from *left; *last is the last flow that is not complete. */
 static int pass(struct pvn_p2p *p, struct pvn_flow *flows, int is_send, int *left, int *last)
 {
     int moved = 0;
@@ -339,7 +339,7 @@ int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units)
     return pvn_p2p_drain(p, flows, is_send);
 }
 
-/* The number of requests of channel 0 that shall be posted and complete in each direction. */
+/* The number of requests of channel 0 that must be posted and complete in each direction. */
 struct goal {
     uint64_t out_posted, out_done, in_posted, in_done;
 };
@@ -350,9 +350,9 @@ static int reached(const struct pvn_flow *out, const struct pvn_flow *in, const 
            in->posted >= goal->in_posted && in->done >= goal->in_done;
 }
 
-/* Gets both directions to the goal. Every pass tests both, since some plugins move a message only when its own
- * request is tested; but the send of an answer is not waited for, as perftest's tools do not wait, either.
- * Receives are posted ahead of the goal, one in a pass and behind the send. */
+/* Works until both directions have reached the goal. Every pass tests both, because some plugins
+ * move a message only if its own request is tested. The send of an answer is not waited for, as in
+ * perftest's tools. Receives are posted ahead of the goal, one in each pass and after the send. */
 static int reach(struct pvn_p2p *p, struct goal goal)
 {
     struct pvn_flow *out = &p->out[0], *in = &p->in[0];

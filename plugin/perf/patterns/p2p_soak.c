@@ -12,7 +12,7 @@
 /* One rank's figures of a batch, and its plugin's counters since the beginning. */
 struct batch {
     double seconds, cpu;
-    uint64_t messages, bytes; /* received, all of them right if checked */
+    uint64_t messages, bytes; /* received; with checks, all of them right */
     int64_t errors;
     int64_t sizes_missing;
     uint64_t failovers, failbacks;
@@ -28,8 +28,8 @@ struct sum {
 
 struct soak {
     struct pvn_p2p *p;
-    double began, shown;           /* the beginning, and that of the interval */
-    uint64_t failovers, failbacks; /* that were counted before, in both ranks */
+    double began, shown;           /* beginning of the run, and of the interval */
+    uint64_t failovers, failbacks; /* counts at the last report, in both ranks */
     struct sum all, interval;
 };
 
@@ -101,7 +101,7 @@ static void show(struct soak *s, double now)
     s->shown = now;
 }
 
-/* How many units the next batch has, as the last one went: rank 0 decides. 0: the time is over. */
+/* Computes the units of the next batch from the last one: rank 0 decides. 0: the time is over. */
 static int next_units(struct soak *s, double last, uint64_t *units)
 {
     struct pvn_p2p *p = s->p;
@@ -153,7 +153,7 @@ int pvn_p2p_soak(struct pvn_p2p *p, struct pvn_row_result *res)
         last = pvn_now_s() - t0;
         units_done += units;
     }
-    /* However it ended, what was exchanged until then counts. */
+    /* However the run ended, report the completed exchanges. */
     if (rc && s.interval.seconds > 0)
         show(&s, pvn_now_s());
     if (units_done)

@@ -62,7 +62,8 @@ static int listen_all(struct pvn_pairs *p, handle_t *mine)
     return 0;
 }
 
-/* One attempt at what is missing of a comm: how many of its two directions came up, or -1. */
+/* Tries once to connect the missing directions of a comm. Returns how many of its two directions
+ * came up, or -1. */
 static int connect_one(struct pvn_pairs *p, struct pvn_pair_comm *c, char *handle)
 {
     int before = (c->send != NULL) + (c->recv != NULL);
@@ -121,7 +122,7 @@ static int connect_all(struct pvn_pairs *p, handle_t *theirs)
     return 0;
 }
 
-/* Picks the handles that this rank's counterparts have for it out of those of all. */
+/* Selects, from the handles of all ranks, those that this rank's counterparts have for it. */
 static void pick_theirs(const struct pvn_pairs *p, handle_t *all, handle_t *theirs)
 {
     int each = comms_each(p), of_rank = p->plan.nodes * each;
@@ -159,7 +160,7 @@ static int connect_pairs(struct pvn_pairs *p)
     return rc;
 }
 
-/* Both directions with all nodes; notes what a comm takes. */
+/* Connects both directions with all nodes, and records the memory of a comm. */
 static int connect_and_measure(struct pvn_pairs *p)
 {
     double before = pvn_rank_resident();

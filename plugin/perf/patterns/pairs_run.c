@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * A group of operations between pairs (sendProxyProgress, recvProxyProgress and sharedBuffersGet in
- * src/transport/net.cc of NCCL 2.28.9): a channel has slots for twice as many messages as a stream may have in
- * flight, and the streams of a batch divide them. What the GPU kernel does, copying between slots and the user's
- * arrays, is done here by the polling thread. As a rank of NCCL, whose kernel ends when it has received everything and its last
- * message is handed over, a group ends before its sends are complete; a channel begins its next batch when they are.
+ * src/transport/net.cc of NCCL 2.28.9). A channel has slots for twice as many messages as a stream
+ * may have in flight, and the streams of a batch divide them. The polling thread does the GPU
+ * kernel's work: it copies between slots and the user's arrays. A group ends before its sends are
+ * complete, as for a rank of NCCL, whose kernel ends when it has received everything and has passed
+ * on its last message. A channel begins its next batch when the sends are complete.
  */
 #include "config.h"
 
@@ -24,7 +25,7 @@ struct pvn_pairs_piece {
     int channel, batch, round, part;
 };
 
-/* The rest of one stream's part. */
+/* The remainder of one stream's part. */
 struct stream {
     char *data;
     uint64_t left, messages;
@@ -46,7 +47,7 @@ struct in_sub {
 
 struct pvn_pairs_channel {
     int next, end; /* pieces of this channel that have not begun */
-    int outs, ins; /* of the current batch; no batch: 0 and 0 */
+    int outs, ins; /* sends and receives of the current batch; 0 and 0 without one */
     struct out_sub out[PVN_PAIRS_BATCH];
     struct in_sub in[PVN_PAIRS_BATCH];
 };
@@ -91,7 +92,7 @@ static struct stream stream_of(const struct pvn_pairs *p, const struct pvn_pairs
     return s;
 }
 
-/* Slot 0 of stream `sub` in a channel's pool, of which `subs` streams take every subs-th one. */
+/* Slot 0 of stream `sub` in a channel's pool. Each of the `subs` streams has every subs-th slot. */
 static char *slots_of(const struct pvn_pairs *p, const struct pvn_pairs_channel *c, int send,
                       int sub)
 {
@@ -130,7 +131,8 @@ static void start_sends(struct pvn_pairs *p, struct pvn_pairs_channel *c,
     }
 }
 
-/* As many grouped receives as it takes; `sub` is the first stream's number in the batch. */
+/* Starts as many grouped receives as are needed; `sub` is the first stream's number in the
+ * batch. */
 static void start_receives(struct pvn_pairs *p, struct pvn_pairs_channel *c,
                            const struct pvn_pairs_piece *x, int subs, int sub)
 {
@@ -177,7 +179,7 @@ static void start_batch(struct pvn_pairs *p, struct pvn_pairs_channel *c)
     }
 }
 
-/* --no-sums: a message says which it is, as a whole with --check. */
+/* The id that --no-sums stamps on a message, or fills it with under --check. */
 static uint64_t stamp_id(const struct stream *s, uint64_t message)
 {
     return (uint64_t)s->source << 48 | (message + 1);
@@ -188,8 +190,8 @@ static size_t stamp_length(const struct pvn_pairs *p, size_t len)
     return p->r->o->check || len < STAMP ? len : STAMP;
 }
 
-/* A message into its slot: 0, or -1. Without sums and checks the contents of GPU memory are left alone, as NCCL's
- * proxy leaves them. */
+/* Fills a slot with a message: 0, or -1. Without sums and checks the contents of GPU memory stay
+ * unchanged, as with NCCL's proxy. */
 static int fill_slot(struct pvn_pairs *p, const struct out_sub *o, char *slot, size_t len)
 {
     char *to = p->bounce ? p->bounce : slot;
@@ -234,7 +236,7 @@ static void check_stamp(struct pvn_pairs *p, const struct in_sub *r, int i, cons
                    (unsigned long long)message, r->s[i].source);
 }
 
-/* A message of stream i out of its slot: 0, or -1. */
+/* Takes a message of stream i from its slot: 0, or -1. */
 static int empty_slot(struct pvn_pairs *p, const struct in_sub *r, int i, const char *slot,
                       size_t len)
 {
@@ -303,7 +305,7 @@ static int outstanding(const struct pvn_pairs_channel *c)
     return n;
 }
 
-/* Whatever a direction can do now: what moved, or -1. */
+/* Makes progress on receives: whether something moved, or -1. */
 static int receive(struct pvn_pairs *p, struct in_sub *r)
 {
     int moved = pvn_in_progress(p->r, &r->in);
@@ -323,8 +325,8 @@ static int send(struct pvn_pairs *p, struct out_sub *o)
     return rc < 0 ? -1 : moved | rc;
 }
 
-/* One pass over a channel's batch: what moved, or -1. *left counts what has to come or to be handed
- * over. */
+/* Makes a pass over a channel's batch: whether something moved, or -1. *left counts streams that
+ * still have to receive or to post. */
 static int pass(struct pvn_pairs *p, struct pvn_pairs_channel *c, int *left)
 {
     int moved = 0;
@@ -399,7 +401,8 @@ static void assign(struct pvn_pairs *p, const struct pvn_pair_op *op, int n)
     }
 }
 
-/* One pass over all channels: what moved, or -1. *busy: whether the group goes on. */
+/* Makes a pass over all channels: whether something moved, or -1. *busy: the group is not
+ * finished. */
 static int pass_all(struct pvn_pairs *p, int *busy)
 {
     int moved = 0;
@@ -443,8 +446,8 @@ int pvn_pairs_run(struct pvn_pairs *p, const struct pvn_pair_op *op, int n)
     return 0;
 }
 
-/* While the ranks wait for each other outside the plugin, as NCCL's proxy thread does. 1: some sends are
- * outstanding. */
+/* Progresses sends while the ranks wait for each other outside the plugin, as NCCL's proxy thread
+ * does. 1: some sends are outstanding. */
 static int attend_to_sends(void *arg)
 {
     struct pvn_pairs *p = arg;

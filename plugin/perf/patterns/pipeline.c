@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * pvn-perf ring --collective pipeline: a chain of stages with open ends. Activations of micro batches go from rank i
- * to i+1, their gradients back, in the order of one forward, one backward (1F1B: Narayanan et al., arXiv:2104.04473,
- * section 2.2.1, as Megatron-LM runs it without interleaving), without the computing in between.
+ * pvn-perf ring --collective pipeline: a chain of stages. Activations of micro batches go from rank
+ * i to i+1, and their gradients back, in the order of one forward, one backward (1F1B: Narayanan et
+ * al., arXiv:2104.04473, section 2.2.1, as Megatron-LM runs it without interleaving). There is no
+ * computation in between.
  */
 #include "config.h"
 
@@ -15,7 +16,7 @@
 #include "perf/rank/timed.h"
 #include "perf/workload/values.h"
 
-#define MARGIN    64 /* bytes behind what is received, which nobody writes */
+#define MARGIN    64 /* guard bytes after the received data */
 #define UNWRITTEN 0x5a
 
 enum { FORWARD, BACKWARD };
@@ -24,13 +25,13 @@ enum { RECEIVE, SEND };
 struct pipeline {
     struct pvn_rank *r;
     struct pvn_timed t;
-    uint64_t bytes;     /* of the activation of a micro batch, and of its gradient */
+    uint64_t bytes;     /* size of a micro batch's activation, and of its gradient */
     char *buf[2][2];    /* [FORWARD or BACKWARD][RECEIVE or SEND] */
-    size_t room;        /* of each */
-    uint32_t iteration; /* the same in all ranks */
+    size_t room;        /* bytes of each buffer */
+    uint32_t iteration; /* equal in all ranks */
 };
 
-/* A micro batch in one direction. */
+/* A transfer of a micro batch in one direction. */
 struct leg {
     int direction, send, micro;
 };
@@ -78,7 +79,7 @@ static void verify(struct pipeline *p, const struct leg *l)
                        l->micro, neighbour(p, l));
 }
 
-/* One or two legs as a group; those beyond the ends are left out. */
+/* Runs one or two legs as a group, without those beyond the ends. */
 static int move(struct pipeline *p, const struct leg *leg, int n)
 {
     struct pvn_pair_op op[2] = {0};
@@ -120,8 +121,8 @@ static int move_both(struct pipeline *p, int direction, int out, int in)
     return move(p, l, 2);
 }
 
-/* As many micro batches go in as there are stages behind this one; then each that comes back makes room for one;
- * at the end they drain. */
+/* Runs one iteration. As many micro batches enter as there are stages behind this one. Then each
+ * that comes back makes room for the next. At the end the pipeline drains. */
 static int one_iteration(struct pipeline *p)
 {
     int all = p->r->o->micro_batches, behind = p->r->nranks - 1 - p->r->rank;

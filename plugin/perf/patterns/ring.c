@@ -1,13 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * pvn-perf ring: collectives over a ring, as NCCL runs them on top of a net plugin: a part of the
- * array per channel, which goes round in chunks (ring_steps.c) through slots of registered memory
- * (slots.c). What the GPU kernel does there (copying and adding between slots and the user's arrays,
- * each slice in one pass) is done here by the polling thread, so a figure includes it; results are
- * written past the caches, which a GPU's memory does not use. With --no-sums the polling thread
- * leaves the slots' contents alone, as NCCL's proxy does, and only stamps each message; the figure is
- * then the plugin's and the network's alone.
+ * pvn-perf ring: collectives over a ring, as NCCL runs them on top of a net plugin. Each channel
+ * has a part of the array, which goes round in chunks (ring_steps.c) through slots of registered
+ * memory (slots.c). The polling thread does the GPU kernel's work (copies and sums between slots
+ * and the user's arrays, each slice in one pass), so figures include it. It writes results past the
+ * caches, which a GPU's memory does not use. With --no-sums the polling thread leaves the slots'
+ * contents unchanged, as NCCL's proxy does, and only stamps each message. The figure is then that
+ * of the plugin and the network alone.
  */
 #include "config.h"
 
@@ -20,9 +20,9 @@
 #define TAG            7
 #define STAMP          16         /* bytes */
 #define VERIFY_AT_ONCE (1u << 20) /* elements between two updates of the progress time */
-#define MARGIN         64         /* bytes beyond each array */
+#define MARGIN         64         /* guard bytes after each array */
 
-/* The position of the algorithm: once per channel, or apart for sending and receiving. */
+/* The position of the algorithm: one per channel, or one each for sending and receiving. */
 struct side {
     struct pvn_ring_pos pos;
     uint64_t iters_left;
@@ -62,7 +62,7 @@ static void check_size(struct pvn_ring *g, size_t got, size_t due)
     pvn_rank_wrong(g->r, "test() reports %zu bytes where %zu were sent", got, due);
 }
 
-/* Does what the GPU kernel does with a slice. from, to: slots, or NULL where the move has none. */
+/* Does the GPU kernel's work on a slice. to, from: slots, or NULL if the move has none. */
 static void reduce_or_copy(struct pvn_ring *g, const struct pvn_move *m, char *to, const char *from)
 {
     const char *in = m->uses & PVN_IN ? g->in + m->in * g->size : NULL;
@@ -74,7 +74,8 @@ static void reduce_or_copy(struct pvn_ring *g, const struct pvn_move *m, char *t
         pvn_bytes_copy(to, out, in ? in : from, m->count * g->size);
 }
 
-/* --no-sums: the k-th message of a channel has a pattern of its own, as a whole with --check. */
+/* Checks and stamps messages for --no-sums. The k-th message of a channel has a pattern of its own;
+ * with --check the pattern fills the message. */
 static void check_and_stamp(struct pvn_ring *g, const struct pvn_ring_channel *c, size_t len,
                             void *to, const void *from)
 {
@@ -90,7 +91,7 @@ static void check_and_stamp(struct pvn_ring *g, const struct pvn_ring_channel *c
                    (unsigned long long)c->in.used[0], (int)(c - g->ch));
 }
 
-/* to, from: as the processor reaches them. */
+/* to, from: addresses that the processor can access. */
 static void work_on(struct pvn_ring *g, struct pvn_ring_channel *c, const struct pvn_move *m,
                     char *to, char *from)
 {
@@ -100,8 +101,9 @@ static void work_on(struct pvn_ring *g, struct pvn_ring_channel *c, const struct
         reduce_or_copy(g, m, to, from);
 }
 
-/* reduce_or_copy with slots in GPU memory, on copies. Without sums and checks the contents are left alone, as NCCL's
- * proxy leaves them: a copy of a stamp would cost more than the message. 0 or -1. */
+/* reduce_or_copy with slots in GPU memory, by copies. Without sums and checks the contents stay
+ * unchanged, as with NCCL's proxy, because a copy of a stamp would cost more than the message. 0 or
+ * -1. */
 static int work_on_gpu(struct pvn_ring *g, struct pvn_ring_channel *c, const struct pvn_move *m,
                        char *to, char *from)
 {
@@ -116,7 +118,7 @@ static int work_on_gpu(struct pvn_ring *g, struct pvn_ring_channel *c, const str
     return to ? pvn_messages_write(g->r, to, out, len) : 0;
 }
 
-/* The kernel's part: one slice, if its slots are ready. 1 when it was done, or -1. */
+/* The kernel's part: processes one slice if its slots are ready. 1 if it did, 0, or -1. */
 static int compute(struct pvn_ring *g, struct pvn_ring_channel *c, struct side *s)
 {
     struct pvn_move m;
@@ -141,8 +143,9 @@ static int compute(struct pvn_ring *g, struct pvn_ring_channel *c, struct side *
     return 1;
 }
 
-/* As for a rank of NCCL, whose kernel ends when its last slice is handed over: sends may be
- * outstanding. They are attended to until they are complete, whatever the rank waits for. */
+/* True if the channel has received everything and posted its last message. Its sends may be
+ * outstanding, as for a rank of NCCL, whose kernel ends when its last slice is passed on. The rank
+ * progresses them until they are complete, whatever it waits for. */
 static int channel_done(const struct pvn_ring_channel *c)
 {
     return finished(c) && c->out.posted == c->out.filled && c->in.done == c->in.total[0];
@@ -167,8 +170,8 @@ static int stuck(struct pvn_ring *g, int i)
         (unsigned long long)c->in.done, (unsigned long long)c->in.used[0]);
 }
 
-/* While the ranks wait for each other outside the plugin, as NCCL's proxy thread does. 1: some are
- * outstanding. */
+/* Progresses sends while the ranks wait for each other outside the plugin, as NCCL's proxy thread
+ * does. 1: some are outstanding. */
 static int attend_to_sends(void *arg)
 {
     struct pvn_ring *g = arg;
@@ -184,7 +187,8 @@ static int attend_to_sends(void *arg)
     return outstanding && !g->failed;
 }
 
-/* One pass over the sends of all channels: what moved, or -1. *waits: a channel that has some outstanding, or -1. */
+/* Makes a pass over the sends of all channels: whether something moved, or -1. *waits: a channel
+ * with outstanding sends, or -1. */
 static int pass_sends(struct pvn_ring *g, int *waits)
 {
     int moved = 0;
@@ -203,7 +207,8 @@ static int pass_sends(struct pvn_ring *g, int *waits)
     return moved;
 }
 
-/* Every channel is called, as by NCCL's proxy: one that nobody calls notices no fault, and the other ones may wait for it. */
+/* Progresses every channel, as NCCL's proxy does. A channel that nobody progresses does not notice
+ * faults, and other channels may wait for it. */
 int pvn_ring_complete_sends(struct pvn_ring *g)
 {
     int waits;
@@ -236,7 +241,7 @@ static int copy_alone(struct pvn_ring *g, uint64_t iters)
     return 0;
 }
 
-/* One pass over a channel: what moved, or -1. */
+/* Makes a pass over a channel: whether something moved, or -1. */
 static int pass(struct pvn_ring *g, struct pvn_ring_channel *c)
 {
     int moved = pvn_in_progress(g->r, &c->in), rc = 0;
@@ -249,7 +254,7 @@ static int pass(struct pvn_ring *g, struct pvn_ring_channel *c)
     return rc < 0 ? -1 : moved | rc;
 }
 
-/* Passes over all channels until `left` of them are done. */
+/* Makes passes over all channels until `left` of them are done. */
 static int run_channels(struct pvn_ring *g, int left)
 {
     g->r->idle = 0;
@@ -262,7 +267,7 @@ static int run_channels(struct pvn_ring *g, int left)
             struct pvn_ring_channel *c = &g->ch[i];
             int rc;
 
-            /* Its sends may need calls of the plugin to go out. */
+            /* The channel's sends may need further calls of the plugin to go out. */
             if (channel_done(c)) {
                 if (c->out.done < c->out.filled && pvn_out_progress(g->r, &c->out) < 0)
                     return -1;
@@ -286,7 +291,7 @@ static int run_channels(struct pvn_ring *g, int left)
     return 0;
 }
 
-/* The whole array, iters times without a pause in between. */
+/* Runs the collective on the whole array, iters times without a pause. */
 static int run_ring(void *arg, uint64_t iters)
 {
     struct pvn_ring *g = arg;
@@ -328,12 +333,13 @@ static void fill(void *arg)
                         &w);
         pvn_rank_moved(g->r);
     }
-    /* NaN: what nobody wrote shows. */
+    /* NaN shows elements that were not written. */
     memset(g->out, 0xff, pvn_ring_out(&g->shape) * g->size);
     pvn_rank_moved(g->r);
 }
 
-/* `count` elements of the output from `out` on, which are elements from `at` on of w's array. */
+/* Verifies `count` elements of the output from `out` on, which are the elements from `at` on of w's
+ * array. */
 static void verify_part(struct pvn_ring *g, uint64_t out, uint64_t at, uint64_t count,
                         const struct pvn_whose *w, int64_t *errors)
 {

@@ -21,20 +21,20 @@ struct pvn_ring {
     char *mem;
     size_t mem_len;
     char *in, *out;
-    char *bounce; /* two slots, through which those in GPU memory are worked on; NULL: no need */
+    char *bounce; /* two slots for copies of slots in GPU memory; NULL: not needed */
     size_t in_len, out_len;
     uint32_t seed;
-    int failed; /* a send, while the ranks waited for each other */
+    int failed; /* a send failed while the ranks waited for each other */
 };
 
-/* Memory for the largest arrays that will be used. 0, or -1 after pvn_rank_fail; pvn_ring_close in
- * either case. */
+/* Allocates memory for the largest arrays that will be used. 0, or -1 after pvn_rank_fail; call
+ * pvn_ring_close in either case. */
 int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uint64_t out_bytes);
-/* Which collective comes next, with how many elements (struct pvn_ring_shape). */
+/* Selects the next collective and its number of elements (struct pvn_ring_shape). */
 void pvn_ring_shape_to(struct pvn_ring *g, enum pvn_collective what, uint64_t count);
-/* Completes what earlier runs have sent. */
+/* Completes the sends of earlier runs. */
 int pvn_ring_complete_sends(struct pvn_ring *g);
-/* rc: how the run went; without a failure everything is completed and given back. */
+/* rc: the run's result. After a success this completes everything and frees it. */
 int pvn_ring_close(struct pvn_ring *g, int rc);
 
 #endif

@@ -11,14 +11,14 @@
 #include "perf/workload/model.h"
 #include "perf/patterns/ring.h"
 
-/* A step of a training step. */
+/* One collective of a training step. */
 struct part {
     enum pvn_collective what;
     uint64_t count; /* as in struct pvn_ring_shape */
     char item[32];
 };
 
-/* Elements of the whole array: what nccl-tests calls the size. */
+/* Elements of the whole array, which nccl-tests calls the size. */
 static uint64_t elements(const struct pvn_rank *r, enum pvn_collective what, uint64_t count)
 {
     return what == PVN_ALLGATHER || what == PVN_REDUCESCATTER ? count * (uint64_t)r->nranks : count;
@@ -30,7 +30,7 @@ static struct pvn_work work_of(const struct pvn_rank *r, enum pvn_collective wha
                              bytes * pvn_ring_sent(what, r->nranks)};
 }
 
-/* The elements of each rank where a size says those of all. */
+/* The elements of each rank for a size that covers all ranks. */
 static uint64_t count_of(const struct pvn_rank *r, enum pvn_collective what, uint64_t bytes)
 {
     uint64_t all = bytes / pvn_type_size(r->o->type);
@@ -53,7 +53,7 @@ static int run_size(struct pvn_ring *g, uint64_t bytes)
     return pvn_timed_point(&g->t, &res, &w);
 }
 
-/* One row for what a training step does with each collective, and one for the whole. */
+/* Sums of a training step: one row for each collective, and one for the whole. */
 struct sums {
     struct pvn_outcome of[PVN_COLLECTIVES], all;
     struct pvn_work work[PVN_COLLECTIVES], whole;
@@ -63,7 +63,7 @@ struct sums {
 
 static void add_work(struct pvn_work *to, const struct pvn_work *w)
 {
-    /* The factor of the whole is the mean by bytes. */
+    /* The factor of the whole is the mean, weighted by bytes. */
     if (to->bytes + w->bytes > 0)
         to->factor = (to->factor * to->bytes + w->factor * w->bytes) / (to->bytes + w->bytes);
     to->bytes += w->bytes;
@@ -106,8 +106,8 @@ static void report_parts(struct pvn_ring *g, const char *name, const struct part
     pvn_timed_report(&g->t, &res, &s.whole, steps, &s.all);
 }
 
-/* A training step: its collectives one after the other, in the order the framework starts them. `of`: " of 2",
- * the number of steps, where it is known. A warm-up counts for errors alone. */
+/* Runs a training step: its collectives one after the other, in the order in which the framework
+ * starts them. `of`: " of 2", the number of steps, if known. Only the errors of a warm-up count. */
 static int run_step(struct pvn_ring *g, const char *name, const struct part *p, int n, int step,
                     const char *of, struct pvn_outcome *per)
 {
@@ -128,7 +128,7 @@ static int run_step(struct pvn_ring *g, const char *name, const struct part *p, 
     return 0;
 }
 
-/* A number of steps, or whole ones until --duration is over. */
+/* Runs a number of steps, or whole steps until --duration is over. */
 static int run_preset(struct pvn_ring *g, const char *name, const struct part *p, int n)
 {
     const struct pvn_perf_opts *o = g->r->o;
@@ -155,7 +155,7 @@ static int run_preset(struct pvn_ring *g, const char *name, const struct part *p
     return rc;
 }
 
-/* DDP: an all-reduce for each bucket of gradients. */
+/* The parts for DDP: an all-reduce for each bucket of gradients. */
 static int ddp_parts(const struct pvn_model *m, struct part **out)
 {
     struct pvn_bucket *b = NULL;
@@ -172,7 +172,8 @@ static int ddp_parts(const struct pvn_model *m, struct part **out)
     return p ? n : -1;
 }
 
-/* FSDP: all-gathers and reduce-scatters of units, whose parameters are padded to whole shares. */
+/* The parts for FSDP: all-gathers and reduce-scatters of units, whose parameters are padded to
+ * whole shares. */
 static int fsdp_parts(const struct pvn_rank *r, const struct pvn_model *m, struct part **out)
 {
     struct pvn_fsdp_op *op = NULL;
@@ -193,7 +194,8 @@ static int fsdp_parts(const struct pvn_rank *r, const struct pvn_model *m, struc
     return p ? n : -1;
 }
 
-/* The parts of the preset's step; their number, 0 without a preset, -1 after pvn_rank_fail. */
+/* Loads the parts of the preset's step. Returns their number, 0 without a preset, -1 after
+ * pvn_rank_fail. */
 static int load_parts(struct pvn_rank *r, struct part **out)
 {
     struct pvn_model m = {0};

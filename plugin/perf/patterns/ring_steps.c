@@ -22,7 +22,7 @@ static int phases(const struct pvn_ring_shape *s)
     }
 }
 
-/* Elements that one loop moves on. */
+/* Elements by which one loop advances. */
 static uint64_t loop(const struct pvn_ring_shape *s, const struct pvn_ring_pos *p)
 {
     return s->what == PVN_ALLREDUCE ? p->chunk * (uint64_t)s->nranks : p->chunk;
@@ -70,7 +70,8 @@ void pvn_ring_share(const struct pvn_ring_shape *s, int c, int channels, struct 
     p->end = c + 1 == channels || p->start + part > s->count ? s->count : p->start + part;
 }
 
-/* The chunk is shorter in the last loop: an all-reduce divides what is left among the ranks. */
+/* Starts a loop. The last loop has shorter chunks: an all-reduce divides the remaining elements
+ * among the ranks. */
 static void start_loop(const struct pvn_ring_shape *s, struct pvn_ring_pos *p)
 {
     uint64_t left = p->end - p->at, full = s->slot * (uint64_t)s->slices;
@@ -90,7 +91,7 @@ int pvn_ring_start(const struct pvn_ring_shape *s, struct pvn_ring_pos *p)
     return 1;
 }
 
-/* The PVN_IN, PVN_OUT... that the phase reads and writes. */
+/* The flags (PVN_IN, PVN_OUT, ...) that a phase reads and writes. */
 static unsigned uses(const struct pvn_ring_shape *s, int phase, int side)
 {
     int n = s->nranks, last = phases(s) - 1;
@@ -121,7 +122,7 @@ static unsigned uses(const struct pvn_ring_shape *s, int phase, int side)
     }
 }
 
-/* Whose part of the array the phase is about. */
+/* The rank whose part of the array the phase handles. */
 static int whose(const struct pvn_ring_shape *s, int phase)
 {
     int n = s->nranks, back = phase;
@@ -133,7 +134,7 @@ static int whose(const struct pvn_ring_shape *s, int phase)
     return (s->rank + 2 * n - back) % n;
 }
 
-/* A slice of a chunk has a slot's elements, fewer where the chunk is short. */
+/* Elements of a slice: a slot's, or fewer if the chunk is short. */
 static uint64_t slice_length(const struct pvn_ring_shape *s, uint64_t chunk)
 {
     uint64_t even = ceil_div(chunk, 16 * (uint64_t)s->slices) * 16, least = s->slot / 32;

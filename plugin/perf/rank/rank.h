@@ -62,9 +62,8 @@ struct pvn_rank {
     unsigned nap_us;         /* microseconds that the next idle pass sleeps */
     double looked_at;        /* last reading of the clock, while idle */
     struct pvn_pairs *pairs; /* instead of the ring's comms (pairs.h) */
-    void (*close_more)(
-        struct pvn_rank
-            *r); /* called before the plugin is closed; NULL: there are only the ring's comms */
+    /* Called before the plugin is closed. NULL: there are only the ring's comms. */
+    void (*close_more)(struct pvn_rank *r);
 };
 
 /* Fills path. Called before the rank gets a mount namespace of its own: inside a new one the kernel
@@ -132,9 +131,8 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
  * 0, or -1 after pvn_rank_fail. */
 int pvn_rank_hear_peer(struct pvn_rank *r, struct pvn_row_peer *other, char *text, size_t len);
 /* Reports of rank 0; no-ops in other ranks. */
-void pvn_rank_last_result(
-    struct pvn_rank *r,
-    const struct pvn_row_result *res); /* for the time when ranks no longer exchange data */
+/* Reports a result when the ranks no longer exchange data. */
+void pvn_rank_last_result(struct pvn_rank *r, const struct pvn_row_result *res);
 void pvn_rank_row(struct pvn_rank *r, struct pvn_row *row); /* sets the row's run */
 void pvn_rank_interval(struct pvn_rank *r, const struct pvn_row_interval *i);
 /* belongs to the result before it */
