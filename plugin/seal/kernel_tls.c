@@ -68,7 +68,7 @@ int pvn_kernel_tls_attach(int fd)
     return setsockopt(fd, IPPROTO_TCP, TCP_ULP, "tls", sizeof("tls")) == 0 ? 0 : -errno;
 }
 
-/* The 12 bytes of the IV are a salt and an "iv" here. */
+/* Here the 12 bytes of the IV are split into a salt and an "iv". */
 int pvn_kernel_tls_set_key(int fd, bool out, const uint8_t secret[PVN_KERNEL_TLS_SECRET])
 {
     struct tls12_crypto_info_aes_gcm_128 key = {
@@ -86,8 +86,8 @@ int pvn_kernel_tls_set_key(int fd, bool out, const uint8_t secret[PVN_KERNEL_TLS
     }
     explicit_bzero(&key, sizeof(key));
     explicit_bzero(iv, sizeof(iv));
-    /* Records have no padding, so that the kernel can open them in the receiver's memory. One that has costs it
-     * a second attempt; an older kernel refuses, and copies. */
+    /* Records have no padding, so the kernel can open them in the receiver's memory. A record with
+     * padding costs it a second attempt. An older kernel refuses this option, and copies. */
     if (rc == 0 && !out)
         setsockopt(fd, SOL_TLS, TLS_RX_EXPECT_NO_PAD, &(unsigned){1}, sizeof(unsigned));
     return rc;
@@ -152,12 +152,13 @@ ssize_t pvn_kernel_tls_recv_record(int fd, uint8_t *type, void *buf, size_t len)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct pvn_err found = PVN_ERR_INIT; /* code 0: it can */
 
-/* A socket that is connected with itself: a negative errno where there is no 127.0.0.1. */
+/* Returns a socket that is connected with itself, or a negative errno, for example if there is no
+ * 127.0.0.1. */
 static int connect_to_itself(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr *at = (struct sockaddr *)&a;
-    const struct timeval limit = {.tv_sec = 1}; /* a filter may drop what goes over lo */
+    const struct timeval limit = {.tv_sec = 1}; /* a filter may drop packets on lo */
     socklen_t len = sizeof(a);
     int code, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 

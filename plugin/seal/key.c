@@ -60,7 +60,7 @@ static ssize_t read_all(int fd, uint8_t *buf, size_t cap)
     return (ssize_t)got;
 }
 
-/* A plain memset before free is left out by compilers. */
+/* Compilers leave out a plain memset before free, but not this. */
 static void wipe(void *p, size_t len)
 {
     explicit_bzero(p, len);
@@ -91,7 +91,7 @@ static int read_key(int fd, const char *path, struct pvn_key *key, struct pvn_er
 
 int pvn_key_read(const char *path, struct pvn_key **out, struct pvn_err *err)
 {
-    /* O_NONBLOCK: a pipe's other end is not waited for. */
+    /* O_NONBLOCK: open does not wait for the other end of a pipe. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc;
     struct pvn_key *key = NULL;
     struct stat st;

@@ -25,29 +25,30 @@ enum {
 
 struct pvn_key;
 
-/* Reads a key file, and refuses one that is no regular file, has another size, can be read or written by others than its
- * owner, or belongs to somebody who is neither this user nor root: 0 and *out, or a negative errno with *err, which has
- * the remedy. Does not need OpenSSL. */
+/* Reads a key file. Refuses one that is no regular file, has another size, may be read or written
+ * by others than its owner, or belongs neither to this user nor to root. 0 with *out, or a negative
+ * errno with *err, which has the remedy. Does not need OpenSSL. */
 int pvn_key_read(const char *path, struct pvn_key **out, struct pvn_err *err);
 void pvn_key_free(struct pvn_key *key);
 
-/* Makes a file with a new key of 256 random bits as 64 hex digits, for its owner only. What is there is not overwritten.
- * 0 or a negative errno with *err. */
+/* Makes a file with a new key, 256 random bits as 64 hex digits, for its owner only. Does not
+ * overwrite a file. 0 or a negative errno with *err. */
 int pvn_key_make(const char *path, struct pvn_err *err);
 
-/* Fills out[len] by HKDF with this label and, as its salt, these two numbers. pvn_ssl_load has succeeded. 0 or a negative
- * errno with *err, which is not to be expected. Any thread. */
+/* Fills out[len] by HKDF with this label; its salt is these two numbers. pvn_ssl_load has
+ * succeeded. 0 or a negative errno with *err, which is not expected. Any thread. */
 int pvn_key_derive(const struct pvn_key *key, const char *label, uint64_t session, uint64_t nonce,
                    uint8_t *out, size_t len, struct pvn_err *err);
-/* Describes a key so that a person can compare two, by what anybody may know: "64 bytes, label 1a2b3c4d". Returns buf,
- * always terminated. As pvn_key_derive. */
+/* Describes a key by facts that are no secret, so that a person can compare two: "64 bytes, label
+ * 1a2b3c4d". Returns buf, always terminated. Needs what pvn_key_derive needs. */
 const char *pvn_key_describe(const struct pvn_key *key, char buf[PVN_KEY_TEXT]);
-/* pvn_key_derive from secret[secret_len] instead of a key, and with another salt. */
+/* Like pvn_key_derive, from secret[secret_len] instead of a key, and with any salt. */
 int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, const uint8_t *salt,
                    size_t salt_len, uint8_t *out, size_t len, struct pvn_err *err);
-/* Compares what was derived with what somebody sends, and takes as long whether they are equal or not. Any thread. */
+/* Compares a derived value with one that somebody sent. Takes equally long whether they are equal
+ * or not. Any thread. */
 bool pvn_key_is_equal(const uint8_t *a, const uint8_t *b, size_t len);
-/* True if the two are of the same bytes. Any thread. */
+/* True if the two have the same bytes. Any thread. */
 bool pvn_key_is_same(const struct pvn_key *a, const struct pvn_key *b);
 
 #endif

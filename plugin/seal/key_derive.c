@@ -13,7 +13,8 @@
 
 #include "seal/ssl_dl.h"
 
-/* Labels begin with this, so that no other program's use of the same file gives the same secrets. */
+/* All labels begin with this, so that another program's use of the same file gives other
+ * secrets. */
 #define PREFIX "nccl-net-pvrdma 1 "
 
 int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, const uint8_t *salt,

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-/* The short calls for the short case: small messages are where a few ns count. */
+/* A single piece goes by send and recv, which are shorter: a few ns count for small messages. */
 ssize_t pvn_plain_sendv(int fd, struct pvn_seal *seal, struct iovec *iov, int n)
 {
     struct msghdr mh = {.msg_iov = iov};

@@ -12,20 +12,23 @@
 
 #include "seal/seal_priv.h"
 
-/* Both suites have SHA-256, as a secret that is not of an earlier session requires. */
+/* Both suites use SHA-256, the hash of a secret that is not from an earlier session (external
+ * PSK). */
 #define SUITES   "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 #define IDENTITY "nccl-net-pvrdma 1"
 
 enum {
-    BURST = 16 * RECORD, /* bytes that one call of sendv takes at most */
-    /* Bytes taken from the socket at once, of bulk: four full records with header, type and tag. OpenSSL aligns its buffer
-     * by 3 bytes, and reads what is missing of a last one by a call of its own. */
+    BURST = 16 * RECORD, /* bytes that one call of sendv sends at most */
+    /* Bytes that a bulk stream takes from the socket at once: four full records with header, type
+     * and tag. OpenSSL aligns its buffer, which costs 3 bytes. It reads the missing rest of a last
+     * record by a call of its own. */
     READ_AHEAD = 4 * (RECORD + 5 + 1 + 16) + 3
 };
 
 /*
- * AES-GCM may protect 2^24.5 full records with one key (RFC 8446, section 5.5), 388 GB, which a stream of 100 Gb/s sends in
- * half a minute. OpenSSL does not count them.
+ * Records that a stream sends with one key. AES-GCM may protect 2^24.5 full records (RFC 8446,
+ * section 5.5), 388 GB, which a stream of 100 Gb/s sends in half a minute. OpenSSL does not count
+ * them.
  */
 static uint64_t records_per_key = UINT64_C(1) << 23;
 
@@ -34,16 +37,16 @@ void pvn_seal_rekey_after(uint64_t records)
     records_per_key = records ? records : UINT64_C(1) << 23;
 }
 
-/* Common to all streams; made once, and freed when there is no stream. */
+/* Shared by all streams; made once, and freed when there is no stream. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool made; /* tried, at least */
+static bool made; /* made, or at least tried */
 static SSL_CTX *context;
 static BIO_METHOD *method;
 static atomic_uint streams;
 
 /* ---- the socket, as OpenSSL sees it ---- */
 
-/* A kernel that has no memory at the moment has no room. */
+/* True if the call may succeed later. A kernel that has no memory at the moment has no room. */
 static bool is_for_now(int code, int retry)
 {
     return code == EAGAIN || code == EWOULDBLOCK ||
@@ -84,7 +87,7 @@ static ssize_t hold(struct pvn_seal *s, const char *buf, size_t len)
     return (ssize_t)len;
 }
 
-/* -1: the socket has not taken all that is held. */
+/* Sends the bytes that are held. -1: the socket has not taken all of them. */
 static ssize_t give_held(struct pvn_seal *s)
 {
     while (s->held_begin < s->held_end) {
@@ -123,7 +126,8 @@ static ssize_t take(int fd, void *buf, size_t len, int flags)
     return n;
 }
 
-/* A first byte that is none of a record stays in the socket: it is somebody's who does not begin a handshake. */
+/* Reads from the socket for OpenSSL. If the first byte of the stream does not begin a record, it
+ * stays in the socket: its sender does not begin a handshake. */
 static int socket_read(BIO *bio, char *buf, int len)
 {
     enum { FIRST_TYPE = 20, LAST_TYPE = 23 };
@@ -182,7 +186,7 @@ static SSL_SESSION *session_of(SSL *ssl, struct pvn_seal *seal)
 static int connector_secret(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len,
                             SSL_SESSION **session)
 {
-    (void)md; /* of a retry: both suites have the same */
+    (void)md; /* the hash of a retry; both suites have the same */
     *session = session_of(ssl, pvn_ssl_get()->SSL_get_ex_data(ssl, 0));
     *id = (const unsigned char *)IDENTITY;
     *id_len = strlen(IDENTITY);
@@ -195,7 +199,7 @@ static int acceptor_secret(SSL *ssl, const unsigned char *id, size_t id_len, SSL
 
     *session = NULL;
     if (id_len != strlen(IDENTITY) || memcmp(id, IDENTITY, id_len) != 0)
-        return 1; /* none: the handshake fails, for there is no certificate */
+        return 1; /* no secret: the handshake fails, because there is no certificate */
     *session = session_of(ssl, s);
     return *session != NULL;
 }
@@ -217,14 +221,14 @@ static int accept_no_certificate(int ok, X509_STORE_CTX *store)
     return 0;
 }
 
-/* FIPS's providers have no X25519, and before version 3.3 one that is missing is an error. */
+/* FIPS providers have no X25519, and before OpenSSL 3.3 a missing group is an error. */
 static bool set_groups(const struct pvn_ssl *s, SSL_CTX *c)
 {
     return s->SSL_CTX_ctrl(c, SSL_CTRL_SET_GROUPS_LIST, 0, (char *)"X25519:P-256") == 1 ||
            s->SSL_CTX_ctrl(c, SSL_CTRL_SET_GROUPS_LIST, 0, (char *)"P-256") == 1;
 }
 
-/* Settings of the system's openssl.cnf for all programs are overridden: the two ends are of one kind. */
+/* Overrides the system's openssl.cnf, which is for all programs: both ends are this plugin. */
 static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
 {
     s->SSL_CTX_clear_options(c, UINT64_MAX);
@@ -236,7 +240,7 @@ static bool set_up(const struct pvn_ssl *s, SSL_CTX *c)
                         SSL_MODE_RELEASE_BUFFERS,
                     NULL);
     s->SSL_CTX_ctrl(c, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
-    /* A verification requires one; there are no sessions. */
+    /* A verification requires an id, even without sessions. */
     s->SSL_CTX_set_session_id_context(c, (const unsigned char *)IDENTITY, strlen(IDENTITY));
     s->SSL_CTX_set_verify(c, SSL_VERIFY_PEER, accept_no_certificate);
     s->SSL_CTX_set_psk_use_session_callback(c, connector_secret);
@@ -355,7 +359,8 @@ static void read_ahead(struct pvn_seal *seal)
     pvn_ssl_get()->SSL_set_read_ahead(seal->ssl, 1);
 }
 
-/* Within a handshake that the kernel goes on from, OpenSSL takes no record too many from the socket. */
+/* If the kernel takes the stream over after the handshake, OpenSSL must not read a record too many
+ * from the socket. So it reads ahead only if it keeps the stream. */
 void pvn_seal_expect_bulk(struct pvn_seal *seal, bool by_kernel)
 {
     if (by_kernel)
@@ -382,7 +387,7 @@ void pvn_seal_free(struct pvn_seal *seal)
     atomic_fetch_sub(&streams, 1);
 }
 
-/* Clearing costs 840 instructions, also where there is nothing. */
+/* Clearing costs 840 instructions even if the queue is empty, so look first. */
 static void clear_errors(void)
 {
     const struct pvn_ssl *s = pvn_ssl_get();
@@ -391,15 +396,15 @@ static void clear_errors(void)
         s->ERR_clear_error();
 }
 
-/* Before a call: errors of other uses of this thread are not taken for the stream's. */
+/* Called before OpenSSL, so that earlier errors of this thread are not taken for the stream's. */
 static void prepare(struct pvn_seal *seal)
 {
     clear_errors();
     seal->code = 0;
 }
 
-/* A call that gave `ret`, which is no success, as a negative errno, and 0 for the end of the stream. *reason: OpenSSL's
- * number for what it does not accept, 0: none. */
+/* Turns OpenSSL's result `ret`, which is no success, into a negative errno, or 0 for the end of the
+ * stream. *reason: OpenSSL's number for what it did not accept, 0: none. */
 static int judge(struct pvn_seal *seal, int ret, unsigned long *reason)
 {
     const struct pvn_ssl *s = pvn_ssl_get();
@@ -408,9 +413,10 @@ static int judge(struct pvn_seal *seal, int ret, unsigned long *reason)
     *reason = 0;
     if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
         return -EAGAIN;
-    /* Before the socket's error: that may be of the alert, which says this to an end that has gone. */
+    /* OpenSSL's error counts before the socket's, which may come from sending the alert to an end
+     * that has gone. */
     *reason = s->ERR_peek_error();
-    /* Version 3.2 and later note the socket's as well. */
+    /* OpenSSL 3.2 and later put the socket's error into the queue as well. */
     if (*reason && ERR_GET_LIB(*reason) != ERR_LIB_SYS)
         return -EBADMSG;
     if (seal->code)
@@ -427,14 +433,14 @@ static const char *in_words(unsigned long reason)
     return text ? text : "no reason given";
 }
 
-/* A handshake that was not to the end. */
+/* Says why the handshake failed. */
 static int rejected(unsigned long reason, struct pvn_err *err)
 {
     int number = ERR_GET_REASON(reason);
 
     if (number == SSL_R_BINDER_DOES_NOT_VERIFY)
         return pvn_err_set(err, -EKEYREJECTED, "the peer has another key (%s)", in_words(reason));
-    /* The acceptor says by an alert that it does not take what this end proves. */
+    /* The acceptor sends an alert if it does not accept this end's proof. */
     if (number == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || number == SSL_R_TLSV1_ALERT_DECRYPT_ERROR)
         return pvn_err_set(err, -EKEYREJECTED, "the peer does not accept the key (%s)",
                            in_words(reason));
@@ -445,14 +451,15 @@ static int rejected(unsigned long reason, struct pvn_err *err)
         in_words(reason));
 }
 
-/* The handshake is over. */
+/* Completes the handshake: checks that it used the key, and hands the stream to the kernel if that
+ * takes it. */
 static int proved(struct pvn_seal *seal, struct pvn_err *err)
 {
     int rc = 0;
 
     explicit_bzero(seal->secret, sizeof(seal->secret));
     seal->records_per_key = records_per_key;
-    /* A handshake by certificate proves nothing: there are none. */
+    /* A handshake by certificate proves nothing, because there are none. */
     if (pvn_ssl_get()->SSL_session_reused(seal->ssl) != 1)
         return pvn_err_set(err, -EKEYREJECTED, "the peer has not used the key in its handshake");
     if (seal->by == TO_KERNEL && strcmp(pvn_seal_suite(seal), PVN_SEAL_SUITE_OF_KERNEL) == 0)
@@ -489,7 +496,8 @@ int pvn_seal_handshake(struct pvn_seal *seal, struct pvn_err *err)
     return rc;
 }
 
-/* The result of a send or recv. An alert is the other end's, sealed: it ends the stream for what has come there. */
+/* Returns the result of a send or recv that failed. An alert was sent by the other end, sealed: it
+ * has received bytes that end the stream. */
 static ssize_t failed(struct pvn_seal *seal, int ret)
 {
     unsigned long reason;
@@ -512,8 +520,9 @@ static void give_turn(struct pvn_seal *seal)
     atomic_fetch_add_explicit(&seal->turn.current, 1, memory_order_release);
 }
 
-/* The other end learns of it by the stream. The message waits here for the record behind it: while OpenSSL has one that
- * it cannot send, it receives nothing either. */
+/* Changes the key for sending. The other end learns that from a message in the stream (KeyUpdate),
+ * which is held here and goes out before the next record: while OpenSSL has a message that it
+ * cannot send, it receives nothing either. */
 static bool renew_key(struct pvn_seal *seal)
 {
     const struct pvn_ssl *s = pvn_ssl_get();
@@ -523,11 +532,12 @@ static bool renew_key(struct pvn_seal *seal)
     done = s->SSL_key_update(seal->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1 &&
            s->SSL_do_handshake(seal->ssl) == 1;
     seal->holds = false;
-    s->ERR_clear_error(); /* the record's own call says what is wrong for good */
+    s->ERR_clear_error(); /* the call for the record reports a lasting error */
     return done;
 }
 
-/* Counts a record, the first one of a new key if the current one has enough. */
+/* Counts a record. If the current key has sealed enough, the record is the first one of a new
+ * key. */
 static void count_record(struct pvn_seal *seal)
 {
     if (seal->begun_record)
@@ -557,7 +567,7 @@ static ssize_t send_record(struct pvn_seal *seal, const void *buf, size_t len)
     return seal->out.code;
 }
 
-/* *more: there may be more for the next call. */
+/* Sets *more if the next call may find more. */
 static ssize_t recv_record(struct pvn_seal *seal, void *buf, size_t len, bool *more)
 {
     size_t n = 0;
@@ -602,7 +612,8 @@ ssize_t pvn_seal_recv(struct pvn_seal *seal, void *buf, size_t len)
     return recv_some(seal, buf, len, &unused);
 }
 
-/* Copies up to RECORD bytes of the pieces from `skip` bytes into the first one on. Their number. */
+/* Copies up to RECORD bytes of the pieces, from `skip` bytes into the first one on. Returns their
+ * number. */
 static size_t gather(const struct iovec *iov, int n, size_t skip, uint8_t *record)
 {
     size_t len = 0;
@@ -623,7 +634,7 @@ ssize_t pvn_seal_sendv(struct pvn_seal *seal, const struct iovec *iov, int n)
     ssize_t rc = 0;
 
     while (n > 0 && sent < BURST) {
-        /* A record has whatever is behind a short piece, too. */
+        /* A record that begins with a short piece is filled from the pieces behind it. */
         if (iov->iov_len - skip >= RECORD || n == 1)
             rc = pvn_seal_send(seal, (const uint8_t *)iov->iov_base + skip, iov->iov_len - skip);
         else
@@ -663,7 +674,8 @@ ssize_t pvn_seal_recvv(struct pvn_seal *seal, const struct iovec *iov, int n)
     return got ? (ssize_t)got : rc;
 }
 
-/* OpenSSL does not count the header of a record that it waits for ("RB": reading the body). */
+/* OpenSSL does not count the header of a record whose body it waits for ("RB": reading the
+ * body). */
 bool pvn_seal_has_pending(const struct pvn_seal *seal)
 {
     const struct pvn_ssl *s = pvn_ssl_get();

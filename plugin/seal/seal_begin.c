@@ -23,11 +23,12 @@
 #include "seal/ssl_dl.h"
 #endif
 
-static struct pvn_key *key;       /* written by begin and end only, when there is no connection */
-static char looked_at[PATH_MAX];  /* the file's absolute name, if it is read again; likewise */
-static atomic_bool said_replaced; /* that it was replaced has been logged */
-static struct pvn_err refusal = PVN_ERR_INIT; /* likewise; code 0: none */
-static _Atomic uint64_t warned_ns; /* when the last warning of it was; 0: there was none */
+static struct pvn_key *key; /* written by begin and end only, while there is no connection */
+/* The file's absolute name if it is read again, else "". Written likewise. */
+static char looked_at[PATH_MAX];
+static atomic_bool said_replaced;             /* the log has said that the file was replaced */
+static struct pvn_err refusal = PVN_ERR_INIT; /* written likewise; code 0: none */
+static _Atomic uint64_t warned_ns;            /* when the log last warned of it; 0: never */
 /* Why the kernel seals nothing; NULL: it does. Written by begin and end only. */
 #define NOT_REQUESTED "it is not requested"
 static const char *kernel_refusal = NOT_REQUESTED;
@@ -47,7 +48,7 @@ static int load_library(const struct pvn_params *params, struct pvn_err *err)
 #endif
 }
 
-/* Tries what the first connection needs: a library may be restricted (FIPS). */
+/* Tries what the first connection will need, because a library may be restricted (FIPS). */
 static int check(const struct pvn_key *k, struct pvn_err *err)
 {
     uint8_t any[16];
@@ -60,7 +61,7 @@ static int check(const struct pvn_key *k, struct pvn_err *err)
     return rc;
 }
 
-/* Two settings that contradict each other. */
+/* Refuses two settings that contradict each other. */
 static int check_settings(const struct pvn_params *params, struct pvn_err *err)
 {
     if (!params->key_file[0] && params->encrypt != PVN_ENCRYPT_AUTO)
@@ -112,7 +113,8 @@ static void look_at_kernel(const struct pvn_params *params)
 #endif
 }
 
-/* File systems whose calls wait for no network, as far as can be seen. The kernel's list has no number for ZFS. */
+/* True for file systems whose calls wait for no network, as far as is known. The kernel's headers
+ * have no number for ZFS. */
 static bool is_local(const char *path)
 {
     enum { ZFS = 0x2fc12fc1 };
@@ -129,8 +131,8 @@ static bool is_local(const char *path)
     return false;
 }
 
-/* The file may be a link into memory whose own directory is on a network's file system: each directory of the name counts,
- * and what each leads to. */
+/* True if all directories of the name, and what they lead to, are local: the file may be a link
+ * into memory whose own directory is on a network's file system. */
 static bool is_all_local(const char *path)
 {
     char part[PATH_MAX];
@@ -143,8 +145,9 @@ static bool is_all_local(const char *path)
     return is_local(path);
 }
 
-/* Notes the file for pvn_seal_check_replaced, by a name that stays the same when the process changes its directory. Links
- * are not followed here: one may lead elsewhere later, as Kubernetes' do. */
+/* Keeps the file's name for pvn_seal_check_replaced, in a form that stays valid if the process
+ * changes its directory. Does not follow links, because one may lead elsewhere later, as those of
+ * Kubernetes do. */
 static void note_file(const char *path)
 {
     char here[PATH_MAX] = "";
@@ -227,7 +230,7 @@ int pvn_seal_check_replaced(struct pvn_err *err)
     if (!looked_at[0] || pvn_key_read(looked_at, &k, &unused) != 0)
         return 0;
     if (!pvn_key_is_same(k, key)) {
-        /* The name last: a long one is cut. */
+        /* The name is last, because a long one is cut. */
         rc = pvn_err_set(
             err, -EKEYREVOKED,
             "NCCL_PVRDMA_KEY_FILE was replaced while the job ran (it had %s, and has %s): no "

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The first bytes of a handshake, judged without OpenSSL. */
+/* Checks the first bytes of a handshake without OpenSSL. */
 #include "config.h"
 #include "seal/seal.h"
 

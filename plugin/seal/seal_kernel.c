@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Sealed streams whose bytes the kernel seals and opens, once OpenSSL has done the handshake. What is on the wire is the same:
- * each end of a stream may be by the kernel or by OpenSSL. */
+/* Sealed streams whose bytes the kernel seals and opens, once OpenSSL has done the handshake. The
+ * bytes on the wire are the same, so each end of a stream may use the kernel or OpenSSL. */
 #include "config.h"
 #include "seal/seal_priv.h"
 
@@ -11,7 +11,8 @@
 
 #include "seal/plain.h"
 
-/* The message of a new key: KeyUpdate, which requests none of the other end (RFC 8446, section 4.6.3). */
+/* The message that announces a new key: KeyUpdate, which requests none of the other end (RFC 8446,
+ * section 4.6.3). */
 static const uint8_t key_update[] = {24, 0, 0, 1, 0};
 
 static bool from_hex(const char *hex, uint8_t *out, size_t len)
@@ -46,7 +47,8 @@ static void forget_secrets(struct pvn_seal *seal)
     explicit_bzero(seal->in.secret, sizeof(seal->in.secret));
 }
 
-/* Until a key is set the socket is as it was, so that OpenSSL can keep the stream; afterwards it cannot. */
+/* The socket does not change until a key is set. Until then OpenSSL can keep the stream, afterwards
+ * it cannot. */
 int pvn_seal_to_kernel(struct pvn_seal *seal, struct pvn_err *err)
 {
     int rc;
@@ -74,7 +76,8 @@ static ssize_t end_direction(struct direction *d, ssize_t code)
     return code;
 }
 
-/* A message that finds no room is sent later: a key may seal some more than we let it, and not twice as much. */
+/* Announces a new key, and sets it. If there is no room for the message it is sent later. The old
+ * key may seal more records than usual until then, but not twice as many. */
 static ssize_t renew_out(struct pvn_seal *seal)
 {
     ssize_t n =
@@ -92,7 +95,8 @@ static ssize_t renew_out(struct pvn_seal *seal)
     return rc ? end_direction(&seal->out, rc) : 0;
 }
 
-/* The kernel's words for a record that is not what the other end sent: its version, its length, its tag. */
+/* True for the kernel's errors of a record that the other end has not sent so: its version, its
+ * length, its tag. */
 static bool is_damage(ssize_t code)
 {
     return code == -EINVAL || code == -EMSGSIZE || code == -EBADMSG;
@@ -113,13 +117,15 @@ ssize_t pvn_seal_kernel_sendv(int fd, struct pvn_seal *seal, struct iovec *iov, 
     /* The kernel has no memory at the moment. */
     if (rc == -ENOMEM || rc == -ENOBUFS)
         rc = -EAGAIN;
-    /* A record that it could not open is the error of the next call, of either direction. */
+    /* The kernel reports a record that it could not open as the error of the next call, in either
+     * direction. */
     if (is_damage(rc))
         rc = end_direction(&seal->out, -EBADMSG);
     return rc;
 }
 
-/* A record that is no data: 0, more data may be behind it; or what ends the stream: a negative errno, or *end. */
+/* Takes a record that is no data. 0: more data may follow; a negative errno ends the stream; *end:
+ * in order. */
 static int take_record(struct pvn_seal *seal, bool *end)
 {
     uint8_t type, record[HELD];
@@ -139,7 +145,7 @@ static int take_record(struct pvn_seal *seal, bool *end)
     return rc ? rc : pvn_kernel_tls_set_key(seal->fd, false, seal->in.secret);
 }
 
-/* As recvmsg, over records of any type. */
+/* Like recvmsg, over records of any type. */
 static ssize_t recv_some(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags,
                          bool *end)
 {
@@ -155,13 +161,14 @@ static ssize_t recv_some(int fd, struct pvn_seal *seal, struct iovec *iov, int n
 }
 
 /*
- * Receives until there is no room or nothing more has come. A call that returned fewer bytes may have opened the message of a
- * new key behind them, and a poller is silent about that (Linux 7.3, as Documentation/networking/tls.rst says).
+ * Receives until there is no room or nothing more has come. A call that returned fewer bytes may
+ * have opened a KeyUpdate behind them, and a poller does not report that (Linux 7.3, as
+ * Documentation/networking/tls.rst says).
  */
 ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, int n, int flags)
 {
     ssize_t got = 0, rc = 0;
-    size_t done = 0; /* bytes of the first of the n pieces */
+    size_t done = 0; /* bytes received into the first of the n pieces */
     bool end = false;
 
     if (seal->in.over)
@@ -185,7 +192,8 @@ ssize_t pvn_seal_kernel_recvv(int fd, struct pvn_seal *seal, struct iovec *iov, 
     return seal->in.over ? seal->in.code : rc;
 }
 
-/* The kernel takes a record from the connection when it is whole. */
+/* The kernel takes a record from the connection when it is whole, so bytes that are left begin
+ * one. */
 bool pvn_seal_kernel_has_pending(const struct pvn_seal *seal)
 {
     int left = 0;

@@ -26,13 +26,13 @@ static const struct symbol {
 #define SYMBOL(f) {#f, offsetof(struct pvn_ssl, f)},
     PVN_SSL_FUNCTIONS(SYMBOL)};
 
-/* To install the usual library is no help where another one is named. */
+/* True for the usual library. If another one is named, installing the usual one is no help. */
 static bool is_usual(const char *library)
 {
     return strcmp(library, USUAL) == 0;
 }
 
-/* The handle finds libcrypto's functions as well: libssl depends on it. */
+/* The handle also finds libcrypto's functions, because libssl depends on it. */
 static int resolve(void *handle, const char *library, struct pvn_err *err)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
@@ -48,14 +48,15 @@ static int resolve(void *handle, const char *library, struct pvn_err *err)
                 library, symbols[i].name);
         memcpy((char *)&table + symbols[i].offset, &address, sizeof(address));
     }
-    /* No handler at exit: threads of the host process may use a connection until it ends. */
+    /* No handler at exit, because threads of the host process may use a connection until it
+     * ends. */
     if (table.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
         return pvn_err_set(err, -ELIBACC, "%s cannot be initialised; " REMEDY, library);
     table.ctx = table.OSSL_LIB_CTX_new();
     return table.ctx ? 0 : pvn_err_set(err, -ENOMEM, "no memory for a context of %s", library);
 }
 
-/* The loader's words, which begin with the name. */
+/* Returns the loader's message without the name with which it begins. */
 static const char *without_name(const char *why, const char *library)
 {
     size_t len = strlen(library);
@@ -63,7 +64,7 @@ static const char *without_name(const char *why, const char *library)
     return strncmp(why, library, len) == 0 && why[len] == ':' ? why + len + 2 : why;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static int load(const char *library, struct pvn_err *err)
 {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* OpenSSL 3's libssl and libcrypto, loaded at run time and with a key only: the functions that we use, in one table. */
+/* The functions of OpenSSL 3 (libssl and libcrypto) that we use, in one table. Loaded at run time,
+ * with a key only. */
 #ifndef PVN_SEAL_SSL_DL_H
 #define PVN_SEAL_SSL_DL_H
 
@@ -86,15 +87,17 @@ struct pvn_ssl {
 #define PVN_SSL_MEMBER(name) __typeof__(&name) name;
     PVN_SSL_FUNCTIONS(PVN_SSL_MEMBER)
 #undef PVN_SSL_MEMBER
-    /* Ours alone: what the process has set for its own use of OpenSSL does not change it. */
+    /* Our own context: the process's settings for its own use of OpenSSL do not change it. */
     OSSL_LIB_CTX *ctx;
 };
 
-/* Loads `library` (libssl, which brings libcrypto with it) once per process, and never unloads it. NULL with *err: which
- * library, the loader's reason or the function that is missing, and the package to install. Any thread. */
+/* Loads `library` (libssl, which brings libcrypto with it) once per process, and never unloads it.
+ * NULL with *err, which has the library, the loader's reason or the missing function, and the
+ * package to install. Any thread. */
 const struct pvn_ssl *pvn_ssl_load(const char *library, struct pvn_err *err);
 
-/* Frees the context, and the next load makes another one; the library stays. Nobody uses what came from the table. */
+/* Frees the context; the next load makes another one. The library stays. Nobody may use what came
+ * from the table. */
 void pvn_ssl_forget(void);
 /* In a forked child: see pvn_seal_after_fork. */
 void pvn_ssl_after_fork(void);
