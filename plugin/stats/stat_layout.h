@@ -1,16 +1,16 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of the statistics file: a header, then one row per comm. A process writes its own
- * (stats.h), others read it (stats_read.h). Nothing but fixed-width numbers and texts with their
- * end, so that any program on the same machine can read it; byte order is the machine's.
+ * The layout of the statistics file: a header, then one row per comm. A process writes its own file
+ * (stats.h), others read it (stats_read.h). It has only fixed-width numbers and terminated texts,
+ * so that any program on the same machine can read it; the byte order is the machine's.
  *
- * Times are ns of CLOCK_MONOTONIC; 0: never. mono_ns and real_ns of the header were read together
- * and turn them into wall-clock time.
+ * Times are ns of CLOCK_MONOTONIC; 0: never. mono_ns and real_ns of the header were read together,
+ * to convert times into wall-clock time.
  *
  * A row is a sequence lock: seq is odd while its owner writes. A row whose seq stays odd belongs to
  * a process that was killed or stopped in the middle of writing it. Its live counters are outside
- * that lock: another thread of the owner copies them there, each by itself.
+ * that lock: another thread of the owner copies them there one by one.
  */
 #ifndef PVN_STATS_STAT_LAYOUT_H
 #define PVN_STATS_STAT_LAYOUT_H
@@ -19,10 +19,10 @@
 
 #include "base/live.h"
 
-#define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its end */
+#define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its terminating zero */
 
 enum {
-    PVN_STAT_VERSION = 4, /* goes up with every change below pvn_stat_ident */
+    PVN_STAT_VERSION = 4, /* raised with every change below pvn_stat_ident */
     PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
     PVN_STAT_GROW = 32,   /* rows by which the file grows */
     PVN_STAT_TOTALS = 16  /* kinds of comms whose sums outlive their rows */
@@ -32,7 +32,7 @@ enum pvn_stat_phase {
     PVN_STAT_LISTEN = 1, /* a listener: accept waits for a peer */
     PVN_STAT_SETUP,      /* the state's name says how far */
     PVN_STAT_UP,
-    PVN_STAT_FAILED, /* text: why */
+    PVN_STAT_FAILED, /* text: the reason */
     PVN_STAT_CLOSED
 };
 
@@ -43,9 +43,10 @@ enum pvn_stat_sealed {
     PVN_STAT_SEALED_DATA      /* and the data */
 };
 
-/* Alike in every version, so that a reader of another one can still say whose file it is. */
+/* This part is the same in every version, so that a reader of another version can still say whose
+ * file it is. */
 struct pvn_stat_ident {
-    char magic[8]; /* stored last: a file without it is not complete */
+    char magic[8]; /* stored last: a file without it is incomplete */
     uint32_t version;
     uint32_t head_bytes, row_bytes, max_rows;
     uint64_t pid;    /* as the process sees itself */
@@ -55,10 +56,10 @@ struct pvn_stat_ident {
     char host[64];
 };
 
-/* Sums over closed comms whose rows were given to others: of one device, direction and set of
- * transports. The last entry takes what finds no place, with the device "others". */
+/* Sums over closed comms whose rows were used again, per device, direction and set of transports.
+ * The last entry, with the device "others", takes all comms for which no entry is left. */
 struct pvn_stat_total {
-    char device[64]; /* "": this entry and those behind it are not used */
+    char device[64]; /* "": this entry and all behind it are unused */
     uint32_t sender;
     uint32_t via; /* PVN_VIA_ bits (stat_via.h) */
     uint64_t comms, msgs, bytes, chunks, unexpected, lane_full, empty_polls;
@@ -71,17 +72,17 @@ struct pvn_stat_head {
     uint64_t mono_ns, real_ns; /* when the file was made, on both clocks */
     uint64_t touched_ns;       /* when a row was last written */
     uint64_t comms;            /* opened so far */
-    uint32_t rows;             /* that the file has room for by now */
-    uint32_t open;             /* comms and listeners that are there */
+    uint32_t rows;             /* rows that the file has room for now */
+    uint32_t open;             /* comms and listeners that exist */
     uint32_t failed;           /* comms that have failed so far */
     uint32_t untracked;        /* comms that found no row */
-    uint32_t abi;              /* version of NCCL's interface that began */
+    uint32_t abi;              /* version of NCCL's interface that came first */
     uint32_t net_ns;           /* inode of /proc/PID/ns/net; 0: not known */
     char plugin[32];           /* the plugin's version */
     char command[16];          /* the process's name */
-    char rank[16];             /* "" where no launcher says it */
-    char rank_from[40];        /* the variable that does */
-    uint64_t totals_seq;       /* odd while a row's numbers move into the totals */
+    char rank[16];             /* "" if no launcher says it */
+    char rank_from[40];        /* the variable that says it */
+    uint64_t totals_seq;       /* odd while a row's numbers are added to the totals */
     struct pvn_stat_total total[PVN_STAT_TOTALS];
 };
 
@@ -89,18 +90,18 @@ struct pvn_stat_head {
 enum { PVN_STAT_KNOWS_DOORBELLS = 1, PVN_STAT_KNOWS_RETRANSMITS = 2 };
 
 struct pvn_stat_counts {
-    uint64_t look_ns;    /* when NCCL's calls last led here: the numbers are of then */
+    uint64_t look_ns;    /* when NCCL's calls last came here: the numbers are of then */
     uint64_t moved_ns;   /* when bytes last moved */
-    uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: that is not so */
-    uint64_t open;       /* requests; row.live has later ones of this and the next two */
+    uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: not stuck */
+    uint64_t open;       /* open requests; row.live has later values of this and the next two */
     uint64_t msgs;       /* completed */
     uint64_t bytes;      /* of those */
     uint64_t chunks;     /* posted (sender) or arrived (receiver) */
-    uint64_t unexpected; /* messages that came before a buffer with their tag */
+    uint64_t unexpected; /* messages that came before a receive with their tag */
     uint64_t lane_full;  /* posts that a lane had no room for */
     uint64_t empty_polls;
     uint64_t known;
-    uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
+    uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells, by their cause */
     uint64_t retransmits;                                     /* TCP segments */
     uint64_t failovers;                                       /* lanes lost and replaced */
     uint64_t failbacks;                                       /* returns to better lanes */
@@ -115,16 +116,16 @@ struct pvn_stat_row {
     uint32_t sender; /* 1 sends, 0 receives */
     uint32_t peer_pid;
     uint32_t sealed;            /* enum pvn_stat_sealed */
-    uint64_t born_ns, state_ns; /* the comm; its present state */
-    uint64_t ended_ns;          /* closed; the phase stays FAILED for one that had failed */
+    uint64_t born_ns, state_ns; /* when the comm began; when its present state began */
+    uint64_t ended_ns;          /* when it was closed; the phase stays FAILED if it had failed */
     struct pvn_stat_counts n;
     char state[16]; /* "HELLO", "UP", ... */
     char device[64];
-    char peer_host[64]; /* "" until the peer has said it */
+    char peer_host[64]; /* "" until the peer's HELLO */
     char peer_addr[80];
     char lanes[384];
     char text[656]; /* SETUP: what is waited for; UP and stuck: which end has to act; FAILED: why */
-    union {         /* in a cache line that nothing else is written to */
+    union {         /* in a cache line of its own */
         struct pvn_live live;
         char line[64];
     };

@@ -11,13 +11,14 @@
 extern "C" {
 #endif
 
-/* Bits, for one comm may have lanes of several. */
+/* Bits, because one comm may have lanes of several transports. */
 enum { PVN_VIA_RDMA = 1, PVN_VIA_TCP = 2, PVN_VIA_OTHER = 4 };
 
-/* The kinds of lanes in a description such as "rdma on p0, record mode; tcp on lo". */
+/* Returns the transports of the lanes in a description such as "rdma on p0, record mode; tcp on
+ * lo". */
 uint32_t pvn_via_of_lanes(const char *lanes);
 
-/* "rdma", "tcp", "rdma+tcp"; "" for 0. Returns out. */
+/* Writes "rdma", "tcp" or "rdma+tcp"; "" for 0. Returns out. */
 const char *pvn_via_text(uint32_t via, char *out, size_t cap);
 
 #ifdef __cplusplus

@@ -36,30 +36,31 @@ _Static_assert(sizeof(struct pvn_stat_head) % 64 == 0 && sizeof(struct pvn_stat_
                    offsetof(struct pvn_stat_row, live) % 64 == 0,
                "live counters have cache lines of their own");
 
-/* Copies of the plugin in one process, and files that its pid's owners before it have left. */
+/* Names that are tried: several copies of the plugin in one process, and files left by earlier
+ * owners of its pid. */
 enum { NAMES = 16 };
 
 struct pvn_stat {
-    unsigned epoch; /* of the process it belongs to, see fork.h */
+    unsigned epoch; /* of the process that the row belongs to, see fork.h */
     int index;
-    struct pvn_stat_row now; /* what the row is to say */
+    struct pvn_stat_row now; /* the row as it is published next */
     struct pvn_stat_row *row;
 };
 
-/* Under the lock, but for what a row's owner writes to the row. */
+/* Protected by the lock, except what the owner of a row writes to it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct pvn_stat_head *head; /* NULL: no file */
-    struct pvn_stat_row *rows;  /* behind it; the first head->rows are backed */
+    struct pvn_stat_row *rows;  /* after the header; the first head->rows have memory */
     int used;                   /* rows with an owner */
-    bool leaving;               /* goes with the last of them */
+    bool leaving;               /* the file goes with the last of them */
     bool owned[PVN_STAT_ROWS];
     dev_t dev;
     ino_t ino;
     char path[PATH_MAX];
 } file;
 
-/* Readers are other processes: whole words, and in their order. */
+/* Stores whole words, in their order, because readers are other processes. */
 static void put32(uint32_t *at, uint32_t v)
 {
     __atomic_store_n(at, v, __ATOMIC_RELEASE);
@@ -74,7 +75,8 @@ static void put64(uint64_t *at, uint64_t v)
 
 static void name_rank(struct pvn_stat_head *h)
 {
-    /* The nearest launcher first: pvn-perf --ranks may itself run under another one. */
+    /* The nearest launcher comes first, because pvn-perf --ranks may itself run under another
+     * one. */
     static const char *const names[] = {"PVN_PERF_RANK", "RANK",     "OMPI_COMM_WORLD_RANK",
                                         "PMIX_RANK",     "PMI_RANK", "SLURM_PROCID"};
     size_t i;
@@ -125,7 +127,7 @@ static size_t bytes_of(uint32_t rows)
     return sizeof(struct pvn_stat_head) + (size_t)rows * sizeof(struct pvn_stat_row);
 }
 
-/* A new file in the directory, open, and its name. */
+/* Makes a new file in the directory. Returns its descriptor, and writes its name. */
 static int create(int dirfd, const struct pvn_stat_ident *id, char *name, size_t cap,
                   struct pvn_err *err)
 {
@@ -141,8 +143,8 @@ static int create(int dirfd, const struct pvn_stat_ident *id, char *name, size_t
     return fd >= 0 ? fd : pvn_err_set(err, -errno, "%s cannot be made", name);
 }
 
-/* Maps the file at fd and writes its header. The descriptor is not needed for that to stay, nor for
- * the lock, which belongs to the open file and is held by the mapping. */
+/* Maps the file at fd and writes its header. The mapping outlives the descriptor, and so does the
+ * lock, which belongs to the open file that the mapping holds. */
 static int map(int fd, const struct pvn_stat_ident *id, int abi, struct pvn_err *err)
 {
     uint64_t magic;
@@ -150,7 +152,7 @@ static int map(int fd, const struct pvn_stat_ident *id, int abi, struct pvn_err 
     void *m;
     int rc;
 
-    flock(fd, LOCK_EX | LOCK_NB); /* where the file system has no locks, pids have to do */
+    flock(fd, LOCK_EX | LOCK_NB); /* on a file system without locks, pids have to do */
     if (fstat(fd, &st) != 0)
         return pvn_err_set(err, -errno, "the new file cannot be looked at");
     rc = posix_fallocate(fd, 0, (off_t)bytes_of(PVN_STAT_GROW));
@@ -159,7 +161,7 @@ static int map(int fd, const struct pvn_stat_ident *id, int abi, struct pvn_err 
     m = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m == MAP_FAILED)
         return pvn_err_set(err, -errno, "the new file cannot be mapped");
-    /* A child that had the mapping would keep the lock of a parent that has died. */
+    /* A child with the mapping would keep the lock of a parent that has died. */
     if (madvise(m, MAP_BYTES, MADV_DONTFORK) != 0) {
         rc = -errno;
         munmap(m, MAP_BYTES);
@@ -217,7 +219,8 @@ void pvn_stats_open(int abi)
     pthread_mutex_unlock(&lock);
 }
 
-/* Under the lock. A file that reports a failure is kept for whoever looks for its reason. */
+/* The caller holds the lock. A file that reports a failure is kept for people who look for the
+ * reason. */
 static void let_go_if_idle(void)
 {
     if (!file.head || !file.leaving || file.used)
@@ -239,7 +242,7 @@ void pvn_stats_close(void)
 void pvn_stats_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
-    memset(&file, 0, sizeof(file)); /* the mapping is not there any more */
+    memset(&file, 0, sizeof(file)); /* a child has no mapping */
 }
 
 const char *pvn_stats_path(void)
@@ -261,7 +264,8 @@ static bool grow(void)
     fd = open(file.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return false;
-    /* Somebody may have removed it, and another process have made one of the same name. */
+    /* Somebody may have removed the file, and another process may have made one of the same
+     * name. */
     if (fstat(fd, &st) == 0 && st.st_dev == file.dev && st.st_ino == file.ino)
         done = posix_fallocate(fd, 0, (off_t)bytes_of(rows)) == 0;
     close(fd);
@@ -270,8 +274,8 @@ static bool grow(void)
     return done;
 }
 
-/* A row that was never used, else that of the comm that ended first; -1: none. Those that failed
- * are given up last. */
+/* Returns a row that was never used, else that of the comm that ended first; -1: none. Rows of
+ * comms that failed are given up last. */
 static int ended_or_new(bool failed_too)
 {
     int i, best = -1;
@@ -289,7 +293,7 @@ static int ended_or_new(bool failed_too)
     return best;
 }
 
-/* The entry for comms of this kind; the last one is for all that find none. */
+/* Returns the entry for comms of this kind. The last entry takes all kinds that find none. */
 static struct pvn_stat_total *total_for(const struct pvn_stat_row *r, uint32_t via)
 {
     struct pvn_stat_total *t = file.head->total, *last = &t[PVN_STAT_TOTALS - 1];
@@ -308,7 +312,8 @@ static struct pvn_stat_total *total_for(const struct pvn_stat_row *r, uint32_t v
     return last;
 }
 
-/* Before a closed comm's row is used again. A reader that meets an odd number starts over. */
+/* Adds a closed comm's numbers to the totals before its row is used again. A reader that meets an
+ * odd sequence number starts over. */
 static void keep_numbers(struct pvn_stat_row *r)
 {
     struct pvn_stat_total *t = total_for(r, pvn_via_of_lanes(r->lanes));
@@ -344,7 +349,7 @@ static int find_row(void)
     return i < 0 ? ended_or_new(true) : i;
 }
 
-/* How far the words of a row reach that change at every look, and those that are published at all. */
+/* The end of the words that change at every look, and the end of all words that are published. */
 #define NUMBERS_END offsetof(struct pvn_stat_row, state)
 #define ALL_END     offsetof(struct pvn_stat_row, live)
 

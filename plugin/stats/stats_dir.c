@@ -115,7 +115,7 @@ uint32_t pvn_stats_net_ns(void)
     return stat("/proc/self/ns/net", &st) == 0 ? (uint32_t)st.st_ino : 0;
 }
 
-/* The process holds a lock on its file for as long as it has it mapped. */
+/* True if the file is locked. A process holds a lock on its file while it has it mapped. */
 static bool locked(int fd)
 {
     if (flock(fd, LOCK_SH | LOCK_NB) != 0)
@@ -137,8 +137,9 @@ enum pvn_stats_life pvn_stats_life_of(const struct pvn_stat_ident *id, int fd, c
     if (strncmp(id->boot_id, self.boot_id, sizeof(self.boot_id)) != 0)
         return strncmp(id->host, self.host, sizeof(self.host)) == 0 ? PVN_STATS_DEAD
                                                                     : PVN_STATS_ELSEWHERE;
-    /* Another container numbers its processes by itself; from its own number a process cannot know
-     * whether it made the file or another program did before it executed this one. */
+    /* The lock decides in two cases. Another container numbers its processes by itself. And if the
+     * file has this process's own number, another program may have made it before it executed this
+     * one. */
     if (id->pid_ns != self.pid_ns || (id->pid == self.pid && id->start == self.start))
         return locked(fd) ? PVN_STATS_ALIVE : PVN_STATS_DEAD;
     snprintf(pid, sizeof(pid), "%llu", (unsigned long long)id->pid);
@@ -175,7 +176,7 @@ static bool is_ours(const char *name)
            end > 0 && name[end] == '\0';
 }
 
-/* 0 and *d when the file is a dead process's. *idle: it says nothing that somebody may want. */
+/* 0 with *d if the file is a dead process's. *idle: it has nothing that somebody may look for. */
 static int judge(int dirfd, const char *name, uid_t uid, struct dead *d, bool *idle)
 {
     int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -199,7 +200,7 @@ static int judge(int dirfd, const char *name, uid_t uid, struct dead *d, bool *i
     *idle = whole && h.id.version == PVN_STAT_VERSION && h.open == 0 && h.failed == 0;
     snprintf(d->name, sizeof(d->name), "%s", name);
     d->touched_s = (uint64_t)st.st_mtime;
-    /* A file that is written through a mapping keeps its time of change. */
+    /* Writes through a mapping do not change a file's time of change. */
     if (whole && h.id.version == PVN_STAT_VERSION && h.touched_ns > h.mono_ns)
         d->touched_s = (h.real_ns + (h.touched_ns - h.mono_ns)) / PVN_NS_PER_S;
     return 0;

@@ -15,7 +15,8 @@
 
 #include "base/clock.h"
 
-/* Tries to catch a row while it is not being written; its owner needs about a microsecond. */
+/* How often to try to read a row while it is not being written; its owner needs about a
+ * microsecond. */
 enum { TRIES = 100 };
 
 static void clean(char *text, size_t size)
@@ -35,7 +36,8 @@ static bool get(int fd, void *buf, size_t size, size_t at)
     return pread(fd, buf, size, (off_t)at) == (ssize_t)size;
 }
 
-/* A row that is the same sequence number's before and after. */
+/* Reads a row whose sequence number is the same before and after; if none of the tries is so,
+ * r->seq is 1. */
 static bool read_row(int fd, size_t at, int tries, struct pvn_stat_row *r)
 {
     const struct timespec pause = {.tv_nsec = 20000};
@@ -79,8 +81,8 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Takes what has been counted since the row was published: later than that, at a time that is not known. The
- * live counters are the older ones if nobody has copied them since. */
+/* Takes what has been counted since the row was published, at a time that is not known. The live
+ * counters are the older ones if nobody has copied them since. */
 static void take_live(struct pvn_stat_row *r)
 {
     const struct pvn_live *live = &r->live;
@@ -113,7 +115,7 @@ static int read_rows(int fd, struct pvn_stats *out, struct pvn_err *err)
 
         if (!read_row(fd, sizeof(out->head) + i * sizeof(*r), tries, r))
             return pvn_err_set(err, -EBADMSG, "the file ends in row %u of %u", i + 1, n);
-        /* Who stopped in the middle of one row goes on with no other. */
+        /* A process that stopped in the middle of one row writes no other. */
         if (r->seq)
             tries = 1;
         clean_row(r);
@@ -124,7 +126,8 @@ static int read_rows(int fd, struct pvn_stats *out, struct pvn_err *err)
     return 0;
 }
 
-/* The boot's own clock where the file is of this boot, else that of the calendar. */
+/* Returns the present time on the rows' clock: the boot's own clock if the file is of this boot,
+ * else by the calendar. */
 static uint64_t now_of(const struct pvn_stat_head *h)
 {
     struct pvn_stat_ident self;
@@ -163,8 +166,8 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     for (int i = 0; i < PVN_STAT_TOTALS; i++)
         CLEAN(h->total[i].device);
     out->now_ns = now_of(h);
-    /* Clocks of two hosts differ: nothing can have been written after it was read. Signed: on the
-     * clock of a host that was booted a minute ago, an hour before is negative. */
+    /* Clocks of two hosts differ, but nothing can have been written after it was read. Signed: on
+     * the clock of a host that was booted a minute ago, an hour before is negative. */
     if (out->life == PVN_STATS_ELSEWHERE && (int64_t)(out->now_ns - h->touched_ns) < 0) {
         out->ahead_ns = h->touched_ns - out->now_ns;
         out->now_ns = h->touched_ns;
@@ -172,8 +175,8 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     return 0;
 }
 
-/* False if a closed comm's numbers have moved from its row into the totals meanwhile; those of a
- * process that does not run any more will not. */
+/* False if a closed comm's numbers were added to the totals meanwhile. A process that does not run
+ * adds none. */
 static bool totals_fit(int fd, const struct pvn_stats *s)
 {
     uint64_t now;
