@@ -22,7 +22,7 @@
 #include "tools/pmix.h"
 #include "tools/std_fds.h"
 
-/* How many ranks this run has and who starts them. */
+/* The number of ranks of this run, and who starts them. */
 struct place {
     int nranks;
     int external; /* one process per rank, started by a launcher */
@@ -53,7 +53,7 @@ static int meet(struct place *p, const struct pvn_perf_opts *o, struct pvn_launc
     int rc;
 
     if (!known) {
-        /* Once, by the rank that knows it. */
+        /* Only the rank that knows it prints this. */
         gethostname(host, sizeof(host) - 1);
         if (le->rank == 0)
             fprintf(stderr,
@@ -114,7 +114,7 @@ static int find_place(struct place *p, const struct pvn_perf_opts *o)
     return meet(p, o, &le);
 }
 
-/* Rank counts of a scale run: all up to 8, then powers of two, and the last. */
+/* The next rank count of a scale run: all up to 8, then powers of two, and the last. */
 static int next_ranks(const struct pvn_perf_opts *o, int n, int all)
 {
     if (o->mode != PVN_PERF_SCALE || n >= all)
@@ -141,7 +141,7 @@ static int run_jobs(const struct pvn_perf_opts *o, struct place *p, struct pvn_r
                 int rc = p->external ? pvn_job_run_rank(&j, &p->boot) : pvn_job_run_forked(&j);
 
                 status = rc > status ? rc : status;
-                /* After a failure the ranks of a launcher have lost each other. */
+                /* After a failure the ranks of a launcher have lost their connections. */
                 if (rc >= PVN_PERF_FAILED || (rc != PVN_PERF_OK && p->external))
                     return status;
             }
@@ -150,7 +150,8 @@ static int run_jobs(const struct pvn_perf_opts *o, struct place *p, struct pvn_r
     return status;
 }
 
-/* This build's own parameters, with the values that the plugin would take from this environment. */
+/* Prints this build's parameters, with the values that the plugin would take from this
+ * environment. */
 static int print_params(void)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -203,7 +204,7 @@ static int run_perf(int argc, char **argv)
     rc = find_place(&place, &o);
     if (rc != PVN_PERF_OK)
         return rc;
-    /* Before anything is measured, for the files may not be writable. */
+    /* Open files before the measurement, because they may not be writable. */
     if (pvn_report_open(&rep, &o, place.rank == 0, &info)) {
         if (place.external)
             pvn_boot_abort(&place.boot, "rank 0 cannot read or write its files");
@@ -236,9 +237,9 @@ int main(int argc, char **argv)
     rc = run_perf(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return rc;
-    /* An earlier write may have failed, and errno be of something else by now. */
+    /* An earlier write may have failed, and errno may have changed since. */
     (void)!write(STDOUT_FILENO, "", 0);
-    /* The reader of a closed pipe has read enough: no message, as with other tools. */
+    /* The reader of a closed pipe has read enough, so there is no message, as with other tools. */
     if (errno != EPIPE && pvn_stop_flag != SIGPIPE)
         fprintf(stderr, "pvn-perf: standard output cannot be written: %s\n", strerror(errno));
     return rc == PVN_PERF_OK ? PVN_PERF_FAILED : rc;

@@ -21,15 +21,15 @@
 #include "perf/patterns/pairs.h"
 #include "perf/rank/rank.h"
 
-/* Beside pvn_perf_exit, from a rank to its parent. */
+/* Further exit statuses of a rank, for its parent. */
 #define WRONG_THEN_FAILED 4
 #define RANK_INTERRUPTED  5
 
-#define INTERRUPTED "interrupted" /* the reason that ranks without a part in a job are given */
+#define INTERRUPTED "interrupted" /* reason for the ranks that take no part in a job */
 
-#define GRACE      3.0  /* seconds the other ranks have to end after one has failed */
-#define STOP_GRACE 15.0 /* seconds that ranks with progress have after an interruption */
-/* Seconds on top of --timeout before a rank without progress counts as stuck in a call. */
+#define GRACE      3.0  /* seconds for the other ranks to end after one has failed */
+#define STOP_GRACE 15.0 /* seconds for ranks with progress to end after an interruption */
+/* Seconds beyond --timeout after which a rank without progress counts as stuck in a call. */
 #define STUCK_EXTRA 5.0
 
 struct child {
@@ -49,15 +49,15 @@ struct watch {
     size_t row_got;
     int wrong;
     int interrupted;
-    double failed_at; /* 0: not */
-    double stop_at;   /* when the ranks were signaled to end, 0: not */
-    double looked_at; /* the clock; 0: not yet */
+    double failed_at; /* time of the first failure; 0: none */
+    double stop_at;   /* time when the ranks were signalled to end; 0: not yet */
+    double looked_at; /* last reading of the clock; 0: none yet */
 };
 
 /*
- * /sys/class/net shows the namespace that sysfs was mounted in. With a mount of our own the plugin
- * sees this one's interfaces there, as under `ip netns exec`; without, it may take the PCI path of
- * a namesake.
+ * /sys/class/net shows the network namespace in which sysfs was mounted. After a mount of its own,
+ * the plugin sees the interfaces of this namespace, as under `ip netns exec`. Otherwise it may take
+ * the PCI path of an interface with the same name.
  */
 static void mount_own_sysfs(const struct pvn_rank *r)
 {
@@ -71,7 +71,7 @@ static void mount_own_sysfs(const struct pvn_rank *r)
                 r->rank, strerror(errno));
 }
 
-/* "A" is /run/netns/A, as `ip netns` makes them. */
+/* Enters a namespace: "A" is /run/netns/A, as made by `ip netns`. */
 static int enter_netns(struct pvn_rank *r)
 {
     const char *name;
@@ -95,8 +95,8 @@ static int enter_netns(struct pvn_rank *r)
     return 0;
 }
 
-/* Longer than a rank waits for its data: the rank where data stalls knows more than one at a
- * barrier. */
+/* The timeout of exchanges. It is longer than a rank's wait for data, because the rank where data
+ * stalls knows more than one at a barrier. */
 static double boot_timeout(const struct pvn_perf_opts *o)
 {
     return o->timeout * 1.5 + 2;
@@ -148,7 +148,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
     if (enter_netns(r) == 0 && pvn_rank_open(r) == 0) {
         int rc = run_mode(r);
 
-        /* Nobody closes a comm while another rank still moves data on it. */
+        /* No rank closes a comm while another one still moves data on it. */
         pvn_rank_at(r, "waiting for the other ranks");
         if (rc == 0 && pvn_boot_barrier(&r->boot))
             pvn_rank_fail_boot(r);
@@ -162,7 +162,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
         pvn_rank_error(r);
     if (r->status == PVN_PERF_FAILED)
         _exit(r->wrong ? WRONG_THEN_FAILED
-                       : PVN_PERF_FAILED); /* whatever the plugin left behind must not run */
+                       : PVN_PERF_FAILED); /* code that the plugin left behind must not run */
     pvn_boot_close(&r->boot);
     rank = r->status;
     free(r);
@@ -175,12 +175,12 @@ static void fail_watch(struct watch *w)
         w->failed_at = pvn_now_s();
 }
 
-/* Wrong data outranks the rest: whatever failed besides has been printed. */
+/* Wrong data has priority over other failures, which have been printed. */
 static int watch_status(const struct watch *w)
 {
     if (w->wrong)
         return PVN_PERF_WRONG;
-    /* Ranks that lost each other while they were ending by request did not fail. */
+    /* Ranks that lost connections while they ended by request did not fail. */
     if (w->interrupted || w->stop_at > 0)
         return PVN_PERF_INTERRUPTED;
     return w->failed_at > 0 ? PVN_PERF_FAILED : PVN_PERF_OK;
@@ -240,7 +240,8 @@ static void reap(struct watch *w)
     }
 }
 
-/* A rank without progress is inside a call of the plugin, where its own time-out cannot fire. */
+/* Finds ranks without progress: such a rank is inside a call of the plugin, where its own timeout
+ * cannot fire. */
 static void find_stuck(struct watch *w, double now)
 {
     for (int i = 0; i < w->n; i++) {
@@ -266,7 +267,8 @@ static void find_stuck(struct watch *w, double now)
     }
 }
 
-/* only_still: those that make progress end by themselves, and then clean up. */
+/* only_still: kill only ranks without progress, because the others end by themselves and clean
+ * up. */
 static void kill_rest(struct watch *w, double now, bool only_still)
 {
     for (int i = 0; i < w->n; i++) {
@@ -282,7 +284,7 @@ static void kill_rest(struct watch *w, double now, bool only_still)
     }
 }
 
-/* Passes an interruption on to the ranks, once. */
+/* Forwards an interruption to the ranks, once. */
 static void stop_children(struct watch *w, double now)
 {
     if (w->stop_at > 0)
@@ -293,7 +295,8 @@ static void stop_children(struct watch *w, double now)
             kill(w->child[i].pid, pvn_stop_flag == SIGPIPE ? SIGTERM : pvn_stop_flag);
 }
 
-/* The time now. If this process was stopped, or waited for the reader of its output, no limit has gone on meanwhile. */
+/* Returns the time. If this process was stopped, or waited for the reader of its output, moves all
+ * limits by that time. */
 static double look(struct watch *w)
 {
     double now = pvn_now_s(), stopped = w->looked_at > 0 ? pvn_boot_stopped(w->looked_at, now) : 0;
@@ -316,7 +319,7 @@ static void watch_children(struct watch *w)
     while (w->alive) {
         double now;
 
-        /* After its writer has closed it, poll would report the pipe as ready without end. */
+        /* After the writer has closed the pipe, poll would always report it as ready. */
         if (p.fd >= 0 && poll(&p, 1, 50) > 0 && (p.revents & POLLHUP) && !(p.revents & POLLIN))
             p.fd = -1;
         else if (p.fd < 0)
@@ -356,7 +359,7 @@ static int watch_open(struct watch *w, const struct pvn_job *j, int n, int first
     }
     fcntl(row_pipe[0], F_SETFL, O_NONBLOCK);
     w->row_fd = row_pipe[0];
-    fflush(NULL); /* or the children would print it again */
+    fflush(NULL); /* otherwise the children would print it again */
     return 0;
 }
 
@@ -415,12 +418,12 @@ int pvn_job_run_forked(const struct pvn_job *j)
     return watch_status(&w);
 }
 
-/* All ranks learn the worst status of any. */
+/* Exchanges the worst status of all ranks. */
 static int agree(struct pvn_boot *whole, int status, double timeout)
 {
     int32_t mine = status, *all = calloc((size_t)whole->nranks, sizeof(*all));
 
-    /* Ranks without a part in this job wait for it here, however long it takes. */
+    /* Ranks without a part in this job wait here, however long it takes. */
     whole->timeout = 86400;
     if (!all || pvn_boot_allgather(whole, &mine, all, sizeof(mine))) {
         if (whole->stopped || (whole->heard && strcmp(whole->why, INTERRUPTED) == 0)) {
@@ -473,13 +476,12 @@ int pvn_job_run_rank(const struct pvn_job *j, struct pvn_boot *whole)
     status = watch_status(&w);
     watch_close(&w);
     if (status == PVN_PERF_INTERRUPTED) {
-        /* Ranks without a part in this job wait for its end. */
+        /* Ranks without a part in this job wait for its end, so report it. */
         pvn_boot_abort(whole, INTERRUPTED);
         return status;
     }
     if (w.failed_at > 0) {
-        /* The child may have died without reporting why, and this process keeps its sockets
-         * open. */
+        /* The child may have died without a report, and this process keeps its sockets open. */
         snprintf(why, sizeof(why), "rank %d failed", whole->rank);
         pvn_boot_abort(whole, why);
         return status;

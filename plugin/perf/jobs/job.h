@@ -11,21 +11,21 @@
 struct pvn_job {
     const struct pvn_perf_opts *o;
     int plugin, repeat, nranks;
-    /* For every row of rank 0, in this process. */
+    /* Called for every row of rank 0, in this process. */
     void (*on_row)(void *arg, const struct pvn_row *row);
     void *arg;
 };
 
 /*
- * Starts all ranks here, watches them and ends them: a rank that dies, fails or stays in one call
- * of the plugin ends the others. Returns a pvn_perf_exit.
+ * Starts all ranks on this machine, watches them and ends them. If a rank dies, fails or stays in
+ * one call of the plugin, the others are ended. Returns a pvn_perf_exit.
  */
 int pvn_job_run_forked(const struct pvn_job *j);
 
 /*
  * Runs this process's rank of a job that a launcher started on several machines, in a child.
- * `whole` is the meeting of all ranks; ranks from j->nranks on only wait. Returns a pvn_perf_exit,
- * FAILED in every rank if it failed in one.
+ * `whole` is the rendezvous of all ranks; ranks from j->nranks on only wait. Returns a
+ * pvn_perf_exit, which is FAILED in every rank if one failed.
  */
 int pvn_job_run_rank(const struct pvn_job *j, struct pvn_boot *whole);
 

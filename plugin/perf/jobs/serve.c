@@ -22,18 +22,18 @@
 #include "perf/rank/stop.h"
 #include "tools/boot_accept.h"
 
-#define KILL_AFTER  8.0 /* seconds a run has to end in order */
+#define KILL_AFTER  8.0 /* seconds for a run to end in order */
 #define MAX_PENDING 32  /* connections that have not sent their request yet */
 
 struct server {
     const struct pvn_perf_opts *o;
     struct pvn_boot_key key; /* its key may be NULL */
     struct pvn_boot_accept accept;
-    pid_t run; /* the process of a client's run; 0: none */
+    pid_t run; /* process of a client's run; 0: none */
     double began, stop_at;
     int out_of_time;
     char who[256];
-    int status; /* of the last run */
+    int status; /* status of the last run */
 };
 
 static void say(const struct server *s, const char *what, const char *more)
@@ -46,8 +46,8 @@ static void say(const struct server *s, const char *what, const char *more)
 
 /* ---- listening ---- */
 
-/* Without an address on all of them, by one IPv6 socket that takes IPv4 as well where there is
- * IPv6. */
+/* Opens the listener. Without an address it listens on all addresses: if IPv6 exists, by one IPv6
+ * socket that also accepts IPv4. */
 static int open_listener(const struct server *s)
 {
     const struct pvn_perf_opts *o = s->o;
@@ -133,7 +133,7 @@ static void start(struct server *s, struct pvn_boot_newcomer *n, struct pvn_perf
              o->depth, o->channels, o->channels > 1 ? "s" : "",
              (unsigned long long)(pvn_p2p_bytes(o) >> 20));
     say(s, s->who, text);
-    fflush(NULL); /* or the child would print it again */
+    fflush(NULL); /* otherwise the child would print it again */
     s->run = fork();
     if (s->run == 0) {
         struct pvn_boot_line l = {n->fd, n->seal};
@@ -151,7 +151,7 @@ static void start(struct server *s, struct pvn_boot_newcomer *n, struct pvn_perf
     s->out_of_time = 0;
 }
 
-/* The server's own options, each of the client's plugins being the server's. */
+/* Applies the server's own options: each of the client's plugins becomes the server's. */
 static void prepare(const struct server *s, struct pvn_perf_opts *o)
 {
     for (int i = 1; i < o->nplugins; i++)
@@ -171,7 +171,7 @@ static bool send_answer(const struct server *s, const struct pvn_boot_newcomer *
     char *out;
     bool sent;
 
-    /* Who has not proved the key is not given names. */
+    /* A client that has not proved the key learns no names. */
     snprintf(a->host, sizeof(a->host), "the server");
     if (!s->key.key || n->sealed)
         gethostname(a->host, sizeof(a->host) - 1);
@@ -193,7 +193,8 @@ static void say_refused(const struct server *s, const struct pvn_boot_newcomer *
     say(s, who, reason);
 }
 
-/* A connection that has proved nothing. True: that is all that concerns it for now. */
+/* Handles a connection that has not proved the key. True if nothing else is to be done for it
+ * now. */
 static bool let_in(struct server *s, struct pvn_boot_newcomer *n)
 {
     struct pvn_serve_answer a = {.ok = 1};
@@ -275,7 +276,7 @@ static void run_ended(struct server *s, int st)
     say(s, s->who, text);
 }
 
-/* Ends a run that takes too long, and with the server's own end. */
+/* Ends a run that takes too long, or when the server ends. */
 static void watch_run(struct server *s)
 {
     double now = pvn_now_s();
@@ -315,7 +316,7 @@ static long request_length(void *arg, const struct pvn_boot_newcomer *n)
 
 int pvn_serve(const struct pvn_perf_opts *o)
 {
-    static struct server s; /* outlives a fork's use of it */
+    static struct server s; /* static, because a forked child still uses it */
     char why[PVN_ERR_TEXT_LEN];
     int served = 0;
 

@@ -63,7 +63,8 @@ int pvn_serve_boot(struct pvn_boot *b, int rank, struct pvn_boot_line *l, double
     return 0;
 }
 
-/* Takes over text, of n bytes, which may be NULL; sends it and reads the answer: 0, or a negative errno with why. */
+/* Sends text (n bytes; may be NULL), which it frees, and reads the answer. 0, or a negative errno
+ * with why. */
 static int ask(const struct pvn_boot_line *l, char *text, size_t n, struct pvn_serve_answer *a,
                char *why, size_t why_len)
 {
@@ -96,7 +97,7 @@ static int ask(const struct pvn_boot_line *l, char *text, size_t n, struct pvn_s
     return rc ? rc : a->ok ? 0 : -EPERM;
 }
 
-/* Both ends prove the key, and the line is sealed. As ask. */
+/* Proves the key to each other, after which the line is sealed. Returns as ask does. */
 static int prove(struct pvn_boot_line *l, const struct pvn_boot_key *k, struct pvn_serve_answer *a,
                  char *why, size_t why_len)
 {
@@ -121,10 +122,10 @@ static int prove(struct pvn_boot_line *l, const struct pvn_boot_key *k, struct p
     return rc;
 }
 
-/* Any of the addresses that answers: a socket, or a negative errno. */
+/* Connects to the first address that answers. Returns a socket, or a negative errno. */
 static int reach(const struct pvn_perf_opts *o, const struct addrinfo *ai)
 {
-    /* The server may start later than the client, by --boot-timeout. */
+    /* The server may start later than the client, by up to --boot-timeout. */
     double until = pvn_now_s() + (o->wait_server ? o->boot_timeout : 0);
 
     for (;;) {
@@ -138,7 +139,7 @@ static int reach(const struct pvn_perf_opts *o, const struct addrinfo *ai)
     }
 }
 
-/* Says who refuses, and for a refusal in the clear which key this end has. */
+/* Describes a refusal: by whom and, if it is unencrypted, which key this end has. */
 static void say_refused(const struct pvn_perf_opts *o, int port, const struct pvn_boot_key *k,
                         bool sealed, const struct pvn_serve_answer *a, char *why, size_t why_len)
 {
@@ -147,7 +148,8 @@ static void say_refused(const struct pvn_perf_opts *o, int port, const struct pv
              k && !sealed ? k->text : "", k && !sealed ? ")" : "", a->reason);
 }
 
-/* The key, if there is one, the request and its answer, and *b. 0 or a negative errno with why. */
+/* Proves the key, if there is one, sends the request, reads the answer and makes *b. 0 or a
+ * negative errno with why. */
 static int begin(struct pvn_boot *b, struct pvn_boot_line *l, const struct pvn_perf_opts *o,
                  int port, const struct pvn_boot_key *k, char *why, size_t why_len)
 {

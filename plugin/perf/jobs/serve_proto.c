@@ -22,8 +22,8 @@
 
 enum type { INT, REAL };
 
-/* Options that a client decides: the name, where it is kept and what is accepted. A server that
- * does not know one of a newer client refuses it by its name. */
+/* Options that a client sets: their name, field and allowed values. A server that does not know an
+ * option of a newer client refuses it by name. */
 static const struct field {
     const char *key;
     size_t at;
@@ -83,7 +83,7 @@ int pvn_serve_check_head(const struct pvn_serve_head *h, uint32_t *len, char *wh
     return 0;
 }
 
-/* Takes over the reference to j, which may be NULL. */
+/* Makes a frame. Takes ownership of j, which may be NULL. */
 static char *frame(json_t *j, size_t *len)
 {
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
@@ -129,7 +129,7 @@ char *pvn_serve_write_knock(const struct pvn_boot_knock *k, size_t *len)
     const uint8_t *bytes = (const uint8_t *)k;
     char hex[2 * sizeof(*k) + 1];
 
-    /* Nothing else: it goes out in the clear. */
+    /* A knock has nothing else, because it is sent unencrypted. */
     for (size_t i = 0; i < sizeof(*k); i++)
         snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
     return frame(json_pack("{ss s{ss}}", "version", pvn_version(), "options", KNOCK, hex), len);
@@ -265,7 +265,7 @@ static int take_options(struct pvn_perf_opts *o, json_t *options, char *why, siz
     return 0;
 }
 
-/* Bounds that the server's owner has set. */
+/* Checks the limits that the server's owner has set. */
 static int check_limits(const struct pvn_perf_opts *o, char *why, size_t why_len)
 {
     uint64_t bytes = pvn_p2p_bytes(o);
@@ -287,7 +287,7 @@ static int check_limits(const struct pvn_perf_opts *o, char *why, size_t why_len
     return -EINVAL;
 }
 
-/* Leaves printable ASCII alone of a text that goes to a terminal. */
+/* Replaces all but printable ASCII in a text for a terminal. */
 static void make_printable(char *text)
 {
     for (; *text; text++)
@@ -316,7 +316,7 @@ int pvn_serve_read_request(const char *text, size_t len, struct pvn_perf_opts *o
         snprintf(why, why_len, "the request is not one of pvn-perf p2p");
     else if (take_options(o, options, why, why_len) == 0)
         rc = check_limits(o, why, why_len);
-    /* It may quote the client. */
+    /* The reason may quote the client. */
     if (rc)
         make_printable(why);
     json_decref(j);

@@ -22,7 +22,7 @@ const char *pvn_collective_name(enum pvn_collective what)
     return pvn_collective_words[what].word;
 }
 
-/* The options whose values are no single number, word or text. */
+/* Takes options whose values are not a single number, word or text. */
 static int take_option(void *to, const struct pvn_option *row, const char *arg)
 {
     struct pvn_perf_opts *o = to;
@@ -102,7 +102,7 @@ static int settle_options(struct pvn_perf_opts *o)
     }
     for (int i = 0; i < o->nplugins; i++)
         o->plugin[i].abi = o->abi;
-    /* As its shards are gathered in training. */
+    /* bfloat16, because training gathers its shards in this type. */
     if (pvn_model_is(o->preset, PVN_MOE) ||
         (pvn_model_is(o->preset, PVN_FSDP) && !pvn_opts_given(o, type)))
         o->type = PVN_BFLOAT16;
@@ -139,7 +139,7 @@ static int settle_options(struct pvn_perf_opts *o)
     o->wait_server = o->served && pvn_opts_given(o, boot_timeout);
     if (o->duration > 0) {
         o->bandwidth = p2p;
-        /* Over TCP a minute may pass before the plugin gives a dead link up and fails over. */
+        /* Over TCP a minute may pass before the plugin declares a link dead and fails over. */
         if (!pvn_opts_given(o, timeout))
             o->timeout = 300;
     }

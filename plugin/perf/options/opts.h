@@ -20,9 +20,9 @@ extern "C" {
 #define PVN_PERF_MAX_DEVS     16
 #define PVN_PERF_MAX_CHANNELS 2048
 
-/* Kind of the memory that messages lie in. */
+/* Kind of the messages' memory. */
 enum pvn_perf_memory {
-    PVN_PERF_PINNED_IF_POSSIBLE, /* the default: as NCCL's, where the kernel lets us */
+    PVN_PERF_PINNED_IF_POSSIBLE, /* the default: like NCCL's, if the kernel allows it */
     PVN_PERF_PINNED,
     PVN_PERF_MOVABLE, /* ordinary host memory */
     PVN_PERF_GPU
@@ -35,8 +35,8 @@ enum pvn_collective {
     PVN_REDUCESCATTER,
     PVN_BROADCAST,
     PVN_SENDRECV,   /* every rank sends to the next one, as the stages of a pipeline do */
-    PVN_ALLTOALL,   /* every rank sends as much to each one (pairs.h) */
-    PVN_ALLTOALLV,  /* not as much to each one */
+    PVN_ALLTOALL,   /* every rank sends the same amount to each rank (pairs.h) */
+    PVN_ALLTOALLV,  /* every rank sends different amounts */
     PVN_PIPELINE,   /* a chain of stages: activations to the next one, gradients back */
     PVN_COLLECTIVES /* how many */
 };
@@ -57,7 +57,7 @@ enum pvn_perf_exit {
     PVN_PERF_USAGE = 2,
     PVN_PERF_FAILED = 3,        /* the plugin or the environment failed */
     PVN_PERF_INTERRUPTED = 128, /* plus the signal's number */
-    PVN_PERF_HELP = -1          /* text was printed, nothing else is to do: status 0 */
+    PVN_PERF_HELP = -1          /* text was printed and nothing remains to do: status 0 */
 };
 
 struct pvn_perf_plugin {
@@ -79,7 +79,7 @@ struct pvn_perf_opts {
     struct pvn_perf_env env[PVN_PERF_MAX_ENV];
     int nenv;
     int ranks; /* 0: not given */
-    int abi;   /* of NCCL's interface; 0: the newest */
+    int abi;   /* version of NCCL's interface; 0: the newest */
     char netns[PVN_PERF_MAX_NETNS][32];
     int nnetns;
     char dev[PVN_PERF_MAX_DEVS][32]; /* number or name, channel c uses dev[c % ndevs] */
@@ -87,8 +87,8 @@ struct pvn_perf_opts {
     uint64_t size[PVN_PERF_MAX_SIZES]; /* bytes */
     int nsizes;
     char preset[16];   /* "": none */
-    int layers;        /* of the preset's; 0: all */
-    int tokens;        /* of the preset's: in a micro batch of each rank */
+    int layers;        /* layers of the preset; 0: all */
+    int tokens;        /* preset: tokens in a micro batch of each rank */
     int per_peer;      /* channels of a pair; 0: as many as NCCL takes */
     int micro_batches; /* pipeline */
     enum pvn_collective collective;
@@ -97,16 +97,16 @@ struct pvn_perf_opts {
     int group;
     int channels;
     enum pvn_perf_memory memory;
-    int gpu;       /* which one, as CUDA counts them; -1: the nearest */
+    int gpu;       /* CUDA's number of the GPU; -1: the nearest */
     uint64_t slot; /* bytes */
     int steps;
     int slices;
     int no_sums; /* ring, scale */
     int iters;   /* 0: by time */
     int warmup;  /* -1: the mode's default */
-    double time; /* seconds per point, where iters is 0 */
+    double time; /* seconds per point, if iters is 0 */
     int check;
-    int latency, bandwidth; /* p2p: which of the two */
+    int latency, bandwidth; /* p2p: tests to run */
     double idle;            /* p2p: seconds to wait on silent comms instead; 0: no */
     int repeat;
     double timeout;
@@ -135,22 +135,22 @@ struct pvn_perf_opts {
 };
 
 const char *pvn_collective_name(enum pvn_collective what); /* "allreduce" */
-/* 1 if the run is made of sends and receives between pairs of ranks, not of steps on a ring. */
+/* 1 if the run consists of sends and receives between pairs of ranks, not of steps on a ring. */
 int pvn_opts_of_pairs(const struct pvn_perf_opts *o);
 
 /*
- * Fills *o from the command line. Returns a pvn_perf_exit: OK to go on, HELP, or USAGE after the
+ * Fills *o from the command line. Returns a pvn_perf_exit: OK to continue, HELP, or USAGE after the
  * reason was printed on stderr.
  */
 int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv);
 
-/* "64K", "1.5M", "8G" (powers of 1024) to bytes: 0 or -EINVAL. */
+/* Converts "64K", "1.5M", "8G" (powers of 1024) to bytes. 0 or -EINVAL. */
 int pvn_perf_parse_size(const char *s, uint64_t *bytes);
-/* "8,1K,64K-4M,1M-64M*4": a range doubles, or multiplies by what follows '*'. 0 or -EINVAL with
- * why. */
+/* Parses "8,1K,64K-4M,1M-64M*4": a range doubles, or multiplies by the number after '*'. 0 or
+ * -EINVAL with why. */
 int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *why, size_t why_len);
 
-/* A number that is the same for equal measurements: ranks on several machines compare it. */
+/* A number that is equal for equal measurements: ranks on several machines compare it. */
 uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o);
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@ int pvn_opts_check_mesh(const struct pvn_perf_opts *o)
     return PVN_PERF_OK;
 }
 
-/* Pairs of which the first has no effect when the second is given. */
+/* Pairs of options: the first has no effect if the second is given. */
 #define AT(field) offsetof(struct pvn_perf_opts, field)
 static const struct {
     size_t option, beside;

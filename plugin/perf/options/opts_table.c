@@ -194,7 +194,8 @@ const struct pvn_options pvn_perf_options = {
         "Exit status: 0 all is well, 1 data was wrong or a figure worse than the baseline, 2 bad\n"
         "arguments, 3 plugin or environment failed, 128 and the signal's number (130 for Ctrl-C) when\n"
         "interrupted.\n",
-    /* One screen of 24 lines and 80 columns: by task, so that somebody who has a question finds a command. */
+    /* One screen of 24 lines and 80 columns, sorted by task, so that users find a command for their
+     * question. */
     .help = "usage: pvn-perf MODE [OPTION]...\n"
             "\n"
             "Does the plugin work on this machine? Every sum of 4 ranks is verified:\n"

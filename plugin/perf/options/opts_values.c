@@ -47,7 +47,7 @@ int pvn_perf_parse_size(const char *s, uint64_t *bytes)
     return 0;
 }
 
-/* One item of a list of sizes: "8", "64K-4M" or "1M-64M*4". */
+/* Parses an item of a list of sizes: "8", "64K-4M" or "1M-64M*4". */
 static int parse_range(char *item, uint64_t *out, int max, int *n)
 {
     char *dash = strchr(item, '-'), *star = strchr(item, '*');
@@ -123,7 +123,8 @@ int pvn_opts_list(const char *opt, const char *s, char (*out)[32], int max, int 
     return *n ? PVN_PERF_OK : pvn_opts_bad("--%s: the list is empty", opt);
 }
 
-/* NAME=PATH, or PATH alone, whose name is then taken from libnccl-net-NAME.so. */
+/* Adds a plugin from NAME=PATH, or from PATH alone; the name then comes from
+ * libnccl-net-NAME.so. */
 int pvn_opts_add_plugin(struct pvn_perf_opts *o, const char *arg)
 {
     struct pvn_perf_plugin *p = &o->plugin[o->nplugins];
@@ -185,14 +186,14 @@ int pvn_opts_add_env(struct pvn_perf_opts *o, const char *arg)
     return PVN_PERF_OK;
 }
 
-/* HOST, HOST:PORT, or [ADDRESS]:PORT; opt is how the user calls it. */
+/* Parses HOST, HOST:PORT, or [ADDRESS]:PORT; opt is the option's name for messages. */
 static int host_port(const char *opt, const char *arg, bool needs_host, char *host, size_t cap,
                      int *port)
 {
     const char *given = arg, *colon = strrchr(arg, ':');
     size_t len = strlen(arg);
 
-    /* An IPv6 address has colons of its own: with a port it is written [::1]:23000. */
+    /* An IPv6 address contains colons, so with a port it is written [::1]:23000. */
     if (arg[0] == '[') {
         const char *close = strchr(arg, ']');
 

@@ -130,7 +130,8 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
 /* Exchanges plugin and version between serve and its client, and describes the other end in words.
  * 0, or -1 after pvn_rank_fail. */
 int pvn_rank_hear_peer(struct pvn_rank *r, struct pvn_row_peer *other, char *text, size_t len);
-/* Reports of rank 0; no-ops in other ranks. */
+/* The following functions report for rank 0 and are no-ops in other ranks. */
+
 /* Reports a result when the ranks no longer exchange data. */
 void pvn_rank_last_result(struct pvn_rank *r, const struct pvn_row_result *res);
 void pvn_rank_row(struct pvn_rank *r, struct pvn_row *row); /* sets the row's run */

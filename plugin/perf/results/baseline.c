@@ -109,7 +109,7 @@ enum pvn_verdict pvn_baseline_verdict(const struct pvn_summary *s, double median
     return ratio < 1 - by ? PVN_WORSE : ratio > 1 + by ? PVN_BETTER : PVN_AS_BEFORE;
 }
 
-/* Says what makes the two runs unlike, where that can be seen. */
+/* Prints the known differences between the two runs. */
 static void print_head(const struct pvn_baseline *b, const struct pvn_report *rep)
 {
     const char *host = pvn_json_text(b->doc, "host"), *cpu = pvn_json_text(b->doc, "cpu");

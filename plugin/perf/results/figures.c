@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The figures that rows have, and medians over the repeats. */
+/* The figures in rows, and medians over the repeats. */
 #include "config.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ void pvn_report_bin(uint32_t bin, double *low_us, double *high_us)
     pvn_hist_range(bin * PVN_BIN_BUCKETS, &low, &unused);
     pvn_hist_range(bin * PVN_BIN_BUCKETS + PVN_BIN_BUCKETS - 1, &unused, &high);
     *low_us = (double)low / 1e3;
-    *high_us = (double)(high + 1) / 1e3; /* the next one begins there */
+    *high_us = (double)(high + 1) / 1e3; /* the next bin begins there */
 }
 
 double pvn_report_per_message(const struct pvn_doorbells *b)
@@ -75,7 +75,7 @@ double pvn_report_per_message(const struct pvn_doorbells *b)
     return (double)(b->send + b->recv + b->empty) / (double)b->msgs;
 }
 
-/* Plugin, size, ranks, test and item: the point that a row is of. */
+/* Orders rows by their point: plugin, size, ranks, test and item. */
 static int compare_points(const struct pvn_row *a, const struct pvn_row *b)
 {
     const struct pvn_row_result *x = &a->u.result, *y = &b->u.result;
@@ -117,7 +117,7 @@ struct columns {
     double *value, *cpu, *rate, *algbw, *p99;
 };
 
-/* From n rows of one point, in the order in which they came. */
+/* Summarises n rows of one point, in the order of their arrival. */
 static void summarise(struct pvn_summary *s, const struct pvn_row *const *row, int n,
                       struct columns *c)
 {

@@ -21,9 +21,9 @@ static bool within(const struct pvn_mesh_matrix *m, int from, int to)
 }
 
 /*
- * The upper median of values that are sorted from bad to good. One slow host spoils 2 (n - 1) of the
- * n (n - 1) paths between n hosts: of two or three hosts these are more than half, so that the
- * middle lies above them there.
+ * The upper median of values that are sorted from bad to good. One slow host affects 2 (n - 1) of
+ * the n (n - 1) paths between n hosts. With two or three hosts these are more than half, so the
+ * reference is then taken above them.
  */
 static double reference(const double *v, int count, int n)
 {
@@ -82,7 +82,7 @@ bool pvn_mesh_is_unsteady(const struct pvn_mesh_matrix *m, int from, int to)
     return m->ratio[cell(m, from, to)] < m->slow && !pvn_mesh_is_slow(m, from, to);
 }
 
-/* True if each path between groups is slow against the median within them. */
+/* True if each path between groups is slow compared with the median within groups. */
 static bool groups_hold(const struct pvn_mesh_matrix *m)
 {
     for (int f = 0; f < m->n; f++) {
@@ -111,7 +111,7 @@ int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
     return 0;
 }
 
-/* ---- what is slow ---- */
+/* ---- slow lines, blocks and paths ---- */
 
 /* The paths from one host to another. */
 struct block {
@@ -122,8 +122,8 @@ struct search {
     const struct pvn_mesh_matrix *m;
     int hosts;
     bool *explained; /* per cell */
-    double *ratio;   /* of the slow cells of a line */
-    int *seen;       /* per host or rank: the line in which it was seen last */
+    double *ratio;   /* ratios of a line's slow cells */
+    int *seen;       /* per host or rank: the line in which it was last seen */
     int lines;
     struct block *block; /* [from * hosts + to] */
     struct pvn_mesh_finding *out;
@@ -135,7 +135,7 @@ static bool is_slow(const struct search *s, size_t c)
     return pvn_mesh_is_slow(s->m, (int)(c / (size_t)s->m->n), (int)(c % (size_t)s->m->n));
 }
 
-/* True if a path counts for a line: those within a host only where there is but one host. */
+/* True if a path counts for a line. Paths within a host count only if there is only one host. */
 static bool counts(const struct search *s, const struct pvn_mesh_finding *f, int from, int to)
 {
     int end = f->kind == PVN_MESH_SENDS ? from : to;
@@ -146,7 +146,7 @@ static bool counts(const struct search *s, const struct pvn_mesh_finding *f, int
     return s->hosts == 1 || !within(s->m, from, to);
 }
 
-/* Fills in the figures of a line; the number of others with which it is slow. */
+/* Fills in the figures of a line. Returns the number of peers with which it is slow. */
 static int look(struct search *s, struct pvn_mesh_finding *f)
 {
     const struct pvn_mesh_matrix *m = s->m;
@@ -182,7 +182,7 @@ static bool qualifies(struct search *s, struct pvn_mesh_finding *f)
     return look(s, f) >= 2 && 4 * f->slow >= 3 * f->of;
 }
 
-/* A host is named when each of its ranks would be. */
+/* True if a finding may name a host: each of its ranks qualifies. */
 static bool host_qualifies(struct search *s, struct pvn_mesh_finding *f)
 {
     int ranks = 0;
@@ -217,7 +217,7 @@ static void explain(struct search *s, const struct pvn_mesh_finding *f)
     }
 }
 
-/* Takes the clearest line: whether there was one. */
+/* Takes the clearest line as a finding. False if there is none. */
 static bool take_line(struct search *s)
 {
     struct pvn_mesh_finding best = {.of = 0};
@@ -259,7 +259,7 @@ static void count_blocks(struct search *s)
     }
 }
 
-/* As one, where most of them are slow. */
+/* Takes the paths between two hosts as one finding if most of them are slow. */
 static void take_block(struct search *s, int a, int b)
 {
     const struct pvn_mesh_matrix *m = s->m;
@@ -313,7 +313,7 @@ static void take_paths(struct search *s)
     qsort(&s->out[first], (size_t)(s->n - first), sizeof(*s->out), by_ratio);
 }
 
-/* The paths between two groups as one. */
+/* Takes the paths between two groups as one finding. */
 static void take_groups(struct search *s, int a, int b)
 {
     const struct pvn_mesh_matrix *m = s->m;

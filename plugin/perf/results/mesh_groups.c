@@ -20,7 +20,8 @@ int pvn_mesh_hosts(const struct pvn_mesh_matrix *m)
     return n;
 }
 
-/* The best path of each pair of hosts, more is better, 0: none works. False: not all were measured. */
+/* Finds the best path of each pair of hosts (more is better, 0: none works). False if not all were
+ * measured. */
 static bool best_paths(const struct pvn_mesh_matrix *m, int hosts, double *best)
 {
     for (int from = 0; from < m->n; from++) {
@@ -40,7 +41,7 @@ static bool best_paths(const struct pvn_mesh_matrix *m, int hosts, double *best)
     return true;
 }
 
-/* The rate that hosts reach with the one that they reach best: the median of all hosts. */
+/* The usual rate of hosts: the median of each host's best rate with another. */
 static double usual(const double *best, int hosts, double *sorted)
 {
     for (int a = 0; a < hosts; a++) {
@@ -52,7 +53,8 @@ static double usual(const double *best, int hosts, double *sorted)
     return sorted[hosts / 2];
 }
 
-/* Puts a host and all that it reaches, directly or through others, into a group: how many. */
+/* Puts a host, and all hosts that it reaches well directly or through others, into a group. Returns
+ * their number. */
 static int collect(struct pvn_mesh_matrix *m, const double *best, int hosts, double fast, int first,
                    int *todo)
 {

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Groups of hosts that reach each other well within a group and slowly from one to the other, as racks
- * do that a slow trunk joins. Pure functions, any thread. */
+/* Groups of hosts with good paths within a group and slow paths between groups, like racks that a
+ * slow trunk connects. Pure functions, any thread. */
 #ifndef PVN_PERF_MESH_GROUPS_H
 #define PVN_PERF_MESH_GROUPS_H
 
@@ -13,9 +13,10 @@ extern "C" {
 
 int pvn_mesh_hosts(const struct pvn_mesh_matrix *m);
 /*
- * Fills group: two hosts are in one where a path between them, in any direction, is not slow against the best
- * paths of all hosts, or a third host is in one with both. A group has two hosts at least; with fewer than two groups,
- * or before all is measured, there are none. 0 or -ENOMEM.
+ * Fills group. Two hosts are in one group if a path between them, in either direction, is not slow
+ * compared with the best paths of all hosts, or if both are in a group with a third host. A group
+ * has at least two hosts. There are no groups if there would be fewer than two, or if not
+ * everything was measured. 0 or -ENOMEM.
  */
 int pvn_mesh_group(struct pvn_mesh_matrix *m);
 /* True if a path leads from one group to another. */

@@ -8,8 +8,8 @@
 #include "perf/results/mesh_groups.h"
 #include "perf/results/mesh_view.h"
 
-#define TABLE_MAX 20 /* ranks whose matrix fits a terminal */
-#define SAID_MAX  12 /* sentences; all are in JSON */
+#define TABLE_MAX 20 /* limit of ranks for a matrix on a terminal */
+#define SAID_MAX  12 /* sentences printed; JSON has all */
 
 static size_t cell(const struct pvn_mesh_view *v, int from, int to)
 {
@@ -114,7 +114,7 @@ static json_t *matrix_json(const struct pvn_mesh_view *v, const double *value)
     return rows;
 }
 
-/* A host, a rank, or the hosts of a group. */
+/* One end as JSON: a host, a rank, or the hosts of a group. */
 static json_t *end_json(const struct pvn_mesh_view *v, const struct pvn_mesh_panel *p,
                         const struct pvn_mesh_finding *f, int which)
 {

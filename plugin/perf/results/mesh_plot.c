@@ -14,7 +14,7 @@
 #define TOP    64  /* title of a panel and numbers of the columns */
 #define BOTTOM 20
 #define MARGIN PVN_PLOT_MARGIN
-#define LINE   16 /* of the sentences */
+#define LINE   16 /* height of a line of text */
 #define SAID   3  /* sentences below a panel */
 
 static int side_of(int n)
@@ -22,7 +22,7 @@ static int side_of(int n)
     return n <= 16 ? 56 : n <= 40 ? 24 : n <= 100 ? 10 : 4;
 }
 
-/* The sentences below a panel, drawn or with f NULL measured: their height. */
+/* Draws the sentences below a panel, or with f NULL only measures them. Returns their height. */
 static int put_said(FILE *f, const struct pvn_mesh_panel *p, int y, int width)
 {
     int room = width - 2 * MARGIN, lines = 0;
@@ -135,7 +135,8 @@ static void put_panel(FILE *f, const struct pvn_report *rep, const struct pvn_me
     put_said(f, p, bottom, width);
 }
 
-/* Draws all panels from top on, or with f NULL only adds them up. The edge below, or -ENOMEM. */
+/* Draws all panels from top on, or with f NULL only measures them. Returns the lower edge, or
+ * -ENOMEM. */
 static int put_all(FILE *f, const struct pvn_report *rep, int *width, int top)
 {
 
@@ -168,7 +169,7 @@ int pvn_mesh_svg(const struct pvn_report *rep, FILE *f, int status)
     (void)status;
     snprintf(text, sizeof(text), "pvn-perf: every pair of ranks%s",
              rep->o->repeat > 1 ? "; medians" : "");
-    /* Twice: where lines are broken depends on the widest panel. */
+    /* This is done twice, because line breaks depend on the widest panel. */
     height = put_all(NULL, rep, &width, 0);
     head = pvn_plot_head(NULL, MARGIN, width, text, &rep->run);
     if (height >= 0)

@@ -39,7 +39,7 @@ static bool all_failed(const struct pvn_mesh_finding *f)
     return f->failed == f->slow;
 }
 
-/* A path between two ranks, or those between two hosts. */
+/* Writes the finding of a path between two ranks, or of the paths between two hosts. */
 static void path(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names,
                  const struct pvn_mesh_finding *f, const struct pvn_mesh_finding *also, char *out,
                  size_t cap)
@@ -67,7 +67,7 @@ static void path(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *n
                  degree(m, also->ratio, two));
 }
 
-/* One end in one direction. */
+/* Writes the finding of one end in one direction. */
 static void one_direction(const struct pvn_mesh_matrix *m, const char *who,
                           const struct pvn_mesh_finding *f, char *out, size_t cap)
 {
@@ -120,7 +120,7 @@ static void groups(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names 
                  a, b, degree(m, f->ratio, how));
 }
 
-/* Names those of the slow paths that did not work at all. */
+/* Adds how many of the slow paths failed. */
 static void add_failed(const struct pvn_mesh_finding *f, const struct pvn_mesh_finding *also,
                        char *out, size_t cap)
 {

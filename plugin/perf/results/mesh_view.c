@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each rank's first device, of which *n are known: malloc'ed, NULL with *n 0 or without memory. */
+/* Finds each rank's first device; *n of them are known. malloc'ed; NULL if *n is 0 or memory is
+ * short. */
 static const struct pvn_row_device **find_devices(const struct pvn_report *rep, int plugin, int *n)
 {
     const struct pvn_row_device **of = calloc((size_t)rep->nrows + 1, sizeof(*of));
@@ -19,14 +20,14 @@ static const struct pvn_row_device **find_devices(const struct pvn_report *rep, 
     for (int i = 0; of && i < rep->nrows; i++) {
         const struct pvn_row *row = &rep->row[i];
 
-        /* They come in the order of the ranks. */
+        /* Devices are reported in the order of the ranks. */
         if (row->kind == PVN_ROW_DEVICE && row->plugin == plugin && row->u.device.rank == *n)
             of[(*n)++] = &row->u.device;
     }
     return of;
 }
 
-/* A network namespace stands for a host. */
+/* True if two ranks are on one host. A network namespace counts as a host. */
 static bool same_host(const struct pvn_row_device *a, const struct pvn_row_device *b)
 {
     return strcmp(a->host, b->host) == 0 && strcmp(a->netns, b->netns) == 0;
@@ -55,7 +56,7 @@ static void name_ranks(struct pvn_mesh_view *v, const struct pvn_row_device *con
     }
 }
 
-/* Medians over the repeats, of which a failed one outweighs the others. */
+/* Fills a panel with medians over the repeats. A failed repeat outweighs the others. */
 static int fill(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
                 const struct pvn_report *rep)
 {
@@ -64,7 +65,7 @@ static int fill(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
     int *count = calloc(all + 1, sizeof(*count));
 
     for (size_t c = 0; c < all; c++)
-        p->m.best[c] = NAN; /* which fmin and fmax leave out */
+        p->m.best[c] = NAN; /* fmin and fmax ignore NaN */
     for (int i = 0; seen && count && i < rep->nrows; i++) {
         const struct pvn_row_result *r = &rep->row[i].u.result;
         size_t c = (size_t)r->from * (size_t)v->n + (size_t)r->to;

@@ -17,10 +17,10 @@ struct pvn_mesh_panel {
     const char *test; /* "latency", "bandwidth" */
     const char *unit; /* "us", "MB/s" */
     uint64_t bytes;   /* of a message */
-    bool any;         /* whether there is a value or a failure */
+    bool any;         /* there is a value or a failure */
     struct pvn_mesh_finding *find;
     int nfind;
-    char (*said)[PVN_MESH_SAID]; /* sentences: one at least */
+    char (*said)[PVN_MESH_SAID]; /* sentences, at least one */
     int nsaid;
 };
 
@@ -31,15 +31,17 @@ struct pvn_mesh_view {
     struct pvn_mesh_panel panel[2]; /* latency, bandwidth */
 };
 
-/* 0 (free with pvn_mesh_view_free), -ENOENT when the plugin has reported no ranks, or -ENOMEM. */
+/* Makes the view of one plugin. 0 (free with pvn_mesh_view_free), -ENOENT if the plugin has
+ * reported no ranks, or -ENOMEM. */
 int pvn_mesh_view_make(struct pvn_mesh_view *v, const struct pvn_report *rep, int plugin);
 void pvn_mesh_view_free(struct pvn_mesh_view *v);
 
-/* The matrices as tables (large ones only with --verbose) and the sentences, for all plugins. */
+/* Prints the matrices as tables (large ones only with --verbose) and the sentences, for all
+ * plugins. */
 void pvn_mesh_print(const struct pvn_report *rep);
 /* One object per plugin, for the report's "mesh". */
 json_t *pvn_mesh_json(const struct pvn_report *rep);
-/* As pvn_report_svg. 0 or a negative errno. */
+/* Writes the heat maps; arguments as for pvn_report_svg. 0 or a negative errno. */
 int pvn_mesh_svg(const struct pvn_report *rep, FILE *f, int status);
 
 #endif

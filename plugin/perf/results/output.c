@@ -18,7 +18,7 @@
 #include "perf/results/report.h"
 #include "tools/boot.h"
 
-#define OWN_NAME "pvrdma" /* as this project's plugin calls itself */
+#define OWN_NAME "pvrdma" /* the name that this project's plugin reports */
 
 static const char *mode_name(const struct pvn_perf_opts *o)
 {
@@ -30,7 +30,7 @@ static json_t *real_or_null(bool known, double v)
     return known ? json_real(v) : json_null();
 }
 
-/* Arguments, paths and parameters may hold any byte; JSON only UTF-8. */
+/* A text as JSON. Arguments, paths and parameters may hold any byte; JSON allows only UTF-8. */
 static json_t *any_text(const char *s)
 {
     json_t *j = json_string(s);
@@ -51,7 +51,7 @@ static json_t *text_or_null(const char *s)
     return s[0] ? any_text(s) : json_null();
 }
 
-/* The rows of bins that follow a result's. */
+/* The histogram of a result, from the rows of bins after it. */
 static json_t *histogram_json(const struct pvn_report *rep, const struct pvn_row *row)
 {
     json_t *list = json_array();
@@ -182,7 +182,8 @@ static json_t *summary_json(const struct pvn_report *rep)
 
 /* ---- the run ---- */
 
-/* Sets what --env says for one plugin; old[i] is what was there, to be put back. */
+/* Sets the variables of --env for one plugin; old[i] gets the previous values, for `back` to
+ * restore. */
 static void swap_env(const struct pvn_perf_opts *o, const char *plugin, char **old, bool back)
 {
     for (int i = 0; i < o->nenv; i++) {
@@ -203,8 +204,8 @@ static void swap_env(const struct pvn_perf_opts *o, const char *plugin, char **o
     }
 }
 
-/* The parameters of this project's plugin, as they were in effect for the ranks; null for others,
- * and where a value is refused. */
+/* The parameters of this project's plugin that were in effect for the ranks; null for other
+ * plugins, and if a value is invalid. */
 static json_t *parameters_json(const struct pvn_perf_opts *o, const char *plugin)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -214,7 +215,7 @@ static json_t *parameters_json(const struct pvn_perf_opts *o, const char *plugin
     const struct pvn_param_def *table = pvn_param_table(&count);
 
     swap_env(o, plugin, old, false);
-    pvn_log_set_level(PVN_LOG_NONE); /* the ranks have warned already */
+    pvn_log_set_level(PVN_LOG_NONE); /* the ranks have printed the warnings already */
     if (pvn_params_load(&err) == 0) {
         j = json_object();
         for (size_t i = 0; i < count; i++) {
@@ -244,7 +245,7 @@ static json_t *plugins_json(const struct pvn_report *rep)
             if (rep->row[i].kind == PVN_ROW_PLUGIN && rep->row[i].plugin == p)
                 row = &rep->row[i];
         if (!row)
-            continue; /* it was not loaded */
+            continue; /* the plugin was not loaded */
         j = json_pack("{so so si so}", "plugin", any_text(name), "name",
                       any_text(row->u.plugin.name), "abi", row->abi, "path",
                       any_text(row->u.plugin.path));
@@ -258,7 +259,7 @@ static json_t *plugins_json(const struct pvn_report *rep)
     return list;
 }
 
-/* The server's end; null without one. */
+/* The server's end as JSON; null without one. */
 static json_t *server_json(const struct pvn_report *rep)
 {
     for (int i = 0; i < rep->nrows; i++) {
@@ -367,7 +368,7 @@ int pvn_report_line(const struct pvn_report *rep, const struct pvn_row *row)
 
 /* ---- CSV ---- */
 
-/* ",value", or "," for what was not measured. */
+/* Writes ",value", or "," for a value that was not measured. */
 static void put_real(FILE *f, bool known, int digits, double v)
 {
     if (known)
@@ -403,7 +404,8 @@ static void put_result(FILE *f, const struct pvn_row_result *r)
     fprintf(f, ",%s\n", pvn_memory_name((enum pvn_perf_memory)r->memory));
 }
 
-/* A line per bin: the number of round trips as iterations, the edges as min_us and max_us. */
+/* Writes a line per bin: the number of round trips as iterations, the edges as min_us and
+ * max_us. */
 static void put_bins(const struct pvn_report *rep, FILE *f, const struct pvn_row *row,
                      const struct pvn_row_result *of)
 {
@@ -420,7 +422,7 @@ static void put_bins(const struct pvn_report *rep, FILE *f, const struct pvn_row
 
 int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status)
 {
-    const struct pvn_row_result *of = NULL; /* what bins belong to */
+    const struct pvn_row_result *of = NULL; /* the result to which bins belong */
 
     (void)status;
     fputs("plugin,abi,repeat,test,item,ranks,channels,depth,group,bytes,iterations,time_us,min_us,"

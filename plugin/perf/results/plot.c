@@ -14,7 +14,7 @@
 
 struct panel {
     const char *title, *unit;
-    int latency;           /* which results */
+    int latency;           /* draw results of latency, else of bandwidth */
     int by_ranks;          /* x axis: ranks instead of bytes */
     double x0, x1, y0, y1; /* data ranges; x as log2; y as log10 for latency */
     int top;
@@ -25,10 +25,10 @@ static int in_panel(const struct panel *p, const struct pvn_summary *s, int have
     if ((strcmp(s->key.test, "latency") == 0) != p->latency || s->key.bytes == 0 ||
         strcmp(s->key.test, "idle") == 0)
         return 0;
-    /* One direction of two: the chart has their sum. */
+    /* The chart has the sum of both directions, not each. */
     if (strcmp(s->key.test, "bidir") == 0 && s->key.item[0])
         return 0;
-    /* One rank alone copies memory: its figure would squeeze all others into the axis. */
+    /* A single rank only copies memory; its figure would compress all others. */
     if (p->by_ranks)
         return strcmp(s->key.test, "bucket") != 0 && strcmp(s->key.test, "part") != 0 &&
                s->key.ranks > 1;
@@ -94,7 +94,7 @@ static void put_axes(FILE *f, const struct panel *p)
     pvn_plot_frame(f, p->top, p->title, p->by_ranks ? "ranks" : "size");
 }
 
-/* Series of a panel: per plugin, and per size where ranks are the axis. */
+/* True if two points are in one series: per plugin, and per size if ranks are the axis. */
 static int same_series(const struct panel *p, const struct pvn_summary *a,
                        const struct pvn_summary *b)
 {
@@ -111,7 +111,7 @@ static int by_x(const void *a, const void *b)
     return (*x)->key.ranks - (*y)->key.ranks;
 }
 
-/* A point, and from the least to the largest of its repeats a bar. */
+/* Draws a point, and a bar from the least to the largest of its repeats. */
 static void put_point(FILE *f, const struct panel *p, const struct pvn_summary *s, const char *c)
 {
     double x = px(p, x_of(p, s));
@@ -134,7 +134,7 @@ static void put_series(FILE *f, const struct panel *p, const struct pvn_summary 
     const char *c = pvn_plot_colour(index);
 
     qsort(pt, (size_t)n, sizeof(*pt), by_x);
-    /* Buckets of a preset are single measurements: a line would join what has no order. */
+    /* Buckets of a preset are single measurements without an order, so no line joins them. */
     if (strcmp(pt[0]->key.test, "bucket") != 0) {
         fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", c);
         for (int i = 0; i < n; i++)
@@ -147,7 +147,7 @@ static void put_series(FILE *f, const struct panel *p, const struct pvn_summary 
     pvn_plot_legend(f, p->top, index, name);
 }
 
-/* Ranges of the data; 0 when the panel would be empty. */
+/* Finds the ranges of the data; 0 if the panel would be empty. */
 static int measure(struct panel *p, const struct pvn_summary *sum, int n, int have_buckets)
 {
     int any = 0;
@@ -206,7 +206,7 @@ static int put_panel(FILE *f, const struct panel *p, const struct pvn_report *re
     return 0;
 }
 
-/* p2p has one bandwidth, which needs no name; an all-reduce has two. */
+/* The title of the bandwidth. p2p has only one bandwidth; an all-reduce has two. */
 static const char *bandwidth_title(const struct pvn_report *rep)
 {
     int ring = 0;
@@ -248,7 +248,8 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
     panel[1].by_ranks = rep->o->mode == PVN_PERF_SCALE;
     for (int i = 0; i < 2; i++) {
         panel[i].top = head + shown * PVN_PLOT_PANEL_H;
-        /* The course of a run over a time says more than one figure. */
+        /* For a run over a time, the course shows more than one figure, so this panel is left
+         * out. */
         used[i] = sum && !over_time && measure(&panel[i], sum, n, have_buckets);
         shown += used[i];
     }

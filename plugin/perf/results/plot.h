@@ -28,37 +28,40 @@ extern "C" {
 #define PVN_PLOT_RIGHT   180 /* room for the legend */
 #define PVN_PLOT_TOP     44
 #define PVN_PLOT_BOTTOM  56
-#define PVN_PLOT_MARGIN  20 /* right of sentences */
-/* Width of a character, of a wide typeface: the reader's is not known. */
+#define PVN_PLOT_MARGIN  20 /* to the right of sentences */
+/* Width of a character in pixels, for a wide typeface, because the reader's is unknown. */
 #define PVN_PLOT_CHAR 7.0
 
 void pvn_plot_escaped(FILE *f, const char *text); /* between tags */
 /*
- * Breaks a text into lines that fit into width pixels, px for a character, and draws them from x, y on; f NULL: counts
- * them. The number of lines.
+ * Breaks a text into lines of at most `width` pixels (px per character) and draws them from x, y
+ * on, or with f NULL only counts them. Returns the number of lines.
  */
 int pvn_plot_lines(FILE *f, double x, double y, int width, double px, int line_height,
                    const char *text);
 /*
- * The title of a drawing, and where and when it was measured; f NULL: their height alone. The y below them.
+ * Draws the title and the place and time of the measurement, or with f NULL only measures them.
+ * Returns the y below them.
  */
 int pvn_plot_head(FILE *f, int left, int width, const char *title, const struct pvn_run_info *run);
 void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *text);
-/* 1, 2 or 5 times a power of ten, so that about `parts` of them fit. */
+/* A step of 1, 2 or 5 times a power of ten, so that about `parts` of them fit into span. */
 double pvn_plot_step(double span, int parts);
-/* The frame of a panel whose upper edge is at top, its title above and the x axis' name below. */
+/* Draws the frame of a panel with its upper edge at top, the title above and the x axis' name
+ * below. */
 void pvn_plot_frame(FILE *f, int top, const char *title, const char *x_name);
-/* A horizontal grid line with its label, a vertical one likewise. */
+/* Draw a horizontal and a vertical grid line with its label. */
 void pvn_plot_grid_y(FILE *f, double y, const char *label);
 void pvn_plot_grid_x(FILE *f, int top, double x, const char *label);
 /* The colour of the index-th series of a panel, and its line in the legend. */
 const char *pvn_plot_colour(int index);
 void pvn_plot_legend(FILE *f, int top, int index, const char *name);
 
-/* Bandwidth over time, of --duration: 0 or a negative errno. */
+/* Draws bandwidth over time (--duration). 0 or a negative errno. */
 int pvn_plot_time(const struct pvn_report *rep, FILE *f, int top);
 
-/* The panel of the latencies' distribution: whether there is any, and 0 or a negative errno. */
+/* The panel of the latencies' distribution: pvn_plot_has_distribution is true if there is one;
+ * pvn_plot_distribution draws it, 0 or a negative errno. */
 bool pvn_plot_has_distribution(const struct pvn_report *rep);
 int pvn_plot_distribution(const struct pvn_report *rep, FILE *f, int top);
 

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SVG's panel of the latencies' distribution: the time that a share of the round trips does not
- * exceed, over that share. The axis gives each further nine the same room, so that the slowest
- * thousandth is as wide as the fastest nine tenths; a line per plugin and size, repeats together.
+ * The SVG's panel of the latencies' distribution: percentiles of the round trips over the
+ * percentage. Each further nine (90 %, 99 %, 99.9 %) has the same width on the axis. There is a
+ * line per plugin and size, with all repeats.
  */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 #include "perf/results/plot.h"
 
 #define BINS       (PVN_HIST_BUCKETS / PVN_BIN_BUCKETS)
-#define MAX_SERIES 12 /* that the legend has room for */
+#define MAX_SERIES 12 /* limit of the legend's room */
 
 struct series {
     int plugin;
@@ -28,7 +28,7 @@ struct series {
 struct dist {
     struct series *s;
     int n;
-    int step;             /* every step-th is drawn */
+    int step;             /* every step-th series is drawn */
     double nines, y0, y1; /* ranges of the axes; y as log10 us */
     int top;
 };
@@ -76,8 +76,8 @@ static int gather(const struct pvn_report *rep, struct dist *d)
     return 0;
 }
 
-/* Nines of the values up to `seen` of `total`, 1 for nine tenths. The slowest value would
- * be infinitely far out: it stands where one more as slow would. */
+/* Nines of `seen` of `total` values: 1 for nine tenths. The slowest value would be infinitely far
+ * away, so it is drawn as if one more were as slow. */
 static double nines(uint64_t seen, uint64_t total)
 {
     double rest = (double)(total - seen) / (double)total;

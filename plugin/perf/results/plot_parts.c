@@ -116,7 +116,7 @@ void pvn_plot_legend(FILE *f, int top, int index, const char *name)
         f, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\"/>\n",
         PVN_PLOT_WIDTH - PVN_PLOT_RIGHT + 14, y - 4, PVN_PLOT_WIDTH - PVN_PLOT_RIGHT + 38, y - 4,
         pvn_plot_colour(index));
-    /* A long name is drawn narrower, and not beyond the edge. */
+    /* A long name is compressed so that it stays inside the edge. */
     fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"start\"",
             PVN_PLOT_WIDTH - PVN_PLOT_RIGHT + 44, y);
     if ((double)strlen(name) * PVN_PLOT_CHAR > PVN_PLOT_RIGHT - 48)

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Bandwidth over the time of p2p --duration, with a mark where a connection failed over. */
+/* Bandwidth over time for p2p --duration, with a mark at each failover. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static bool same_series(const struct pvn_time_point *a, const struct pvn_time_po
     return a->plugin == b->plugin && a->repeat == b->repeat && a->i.bytes_each == b->i.bytes_each;
 }
 
-/* Joins each two intervals that follow each other. */
+/* Merges neighbouring pairs of intervals. */
 static void halve(struct pvn_timeline *t)
 {
     int n = 0;
@@ -45,17 +45,17 @@ int pvn_timeline_add(struct pvn_timeline *t, const struct pvn_row *row)
         return -ENOMEM;
     if (t->n == PVN_TIMELINE_MAX)
         halve(t);
-    /* All of them are of a series of their own. */
+    /* No neighbours could be merged: each is a series of its own. */
     if (t->n == PVN_TIMELINE_MAX)
         return 0;
     t->point[t->n++] = (struct pvn_time_point){row->plugin, row->repeat, row->u.interval};
     return 0;
 }
 
-/* From the beginning of each series: sizes and repeats are drawn above each other. */
+/* The axis begins with each series, so that sizes and repeats are drawn on top of each other. */
 struct axis {
     double seconds, most; /* MB/s */
-    double unit;          /* of the labels, in seconds */
+    double unit;          /* unit of the labels, in seconds */
     const char *name;
     int top;
 };
@@ -104,7 +104,7 @@ static void put_axes(FILE *f, const struct axis *a)
     pvn_plot_frame(f, a->top, "bandwidth over time, MB/s (10^6 bytes)", a->name);
 }
 
-/* A step per interval, since the figure is of all of it. */
+/* Draws a step per interval, because the figure applies to the whole interval. */
 static void put_series(FILE *f, const struct axis *a, const struct pvn_time_point *p,
                        const struct pvn_time_point *end, const char *colour)
 {

@@ -182,7 +182,8 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
     const char *plugin = rep->o->plugin[row->plugin].name;
     char size[24], wrong[24], rate[16] = "-", cpu[16] = "-", bus[16] = "-", via[24];
 
-    /* A preset's buckets are in the files; the table has their sum. Paths are in the matrix. */
+    /* The table has the sum of a preset's buckets, which are in the files. Paths are in the
+     * matrix. */
     if (rep->o->quiet || ((strcmp(r->test, "bucket") == 0 || r->from != r->to) && !rep->o->verbose))
         return;
     if (strcmp(r->test, "idle") == 0) {
@@ -240,7 +241,7 @@ static void print_doorbells(struct pvn_report *rep, const struct pvn_row *row)
             (unsigned long long)b->msgs);
 }
 
-/* A table that nobody reads any more, as after `| head`, ends the run. */
+/* Flushes the table. If nobody reads it any more, as after `| head`, the run ends. */
 static void flush_text(struct pvn_report *rep)
 {
     errno = 0;
@@ -300,7 +301,7 @@ void pvn_report_row(void *arg, const struct pvn_row *row)
     flush_text(rep);
 }
 
-/* This point measured with the first plugin that has it. */
+/* This point for the first plugin that has it. */
 static const struct pvn_summary *baseline(const struct pvn_summary *sum, int n,
                                           const struct pvn_summary *s)
 {

@@ -13,7 +13,8 @@
 
 #include "tools/boot.h"
 
-/* x86 says "model name", other architectures "Model", "cpu model" or nothing. */
+/* The key of the model's name: x86 has "model name", other architectures "Model", "cpu model" or
+ * nothing. */
 static void read_cpu(char *out, size_t len)
 {
     static const char *const keys[] = {"model name", "cpu model", "Model", "cpu"};

@@ -66,7 +66,7 @@ static void build_bert_large(struct pvn_model *m)
     for (int i = 0; i < LAYERS; i++) {
         static const struct {
             const char *name;
-            uint32_t out, in; /* in 0: a norm */
+            uint32_t out, in; /* in = 0: a norm */
         } part[] = {
             {"attention.self.query", H, H},
             {"attention.self.key", H, H},
@@ -322,7 +322,7 @@ int pvn_model_buckets(const struct pvn_model *m, struct pvn_bucket **out)
 
 int pvn_fsdp_step(const struct pvn_model *m, int layers, struct pvn_fsdp_op **out)
 {
-    uint64_t *unit = calloc((size_t)m->nparams, sizeof(*unit)); /* more than there are units */
+    uint64_t *unit = calloc((size_t)m->nparams, sizeof(*unit)); /* more entries than units */
     struct pvn_fsdp_op *op = calloc(3 * (size_t)m->nparams, sizeof(*op));
     int last = 0, n = 0;
 

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradients of real models: parameter shapes in the order the framework registers them, and
- * their grouping into all-reduces as PyTorch's DistributedDataParallel does it.
+ * The gradients of real models: parameter shapes in the framework's order of registration, and
+ * their grouping into all-reduces as by PyTorch's DistributedDataParallel.
  */
 #ifndef PVN_PERF_MODEL_H
 #define PVN_PERF_MODEL_H
@@ -34,7 +34,7 @@ struct pvn_model {
     struct pvn_param_shape *param;
     int nparams;
     uint64_t count; /* elements of all parameters */
-    int unit;       /* while it is built: of the next parameter */
+    int unit;       /* during the build: unit of the next parameter */
 };
 
 struct pvn_bucket {
@@ -44,13 +44,13 @@ struct pvn_bucket {
 
 /* "resnet50, bert-large, gpt2, llama2-7b and mixtral-8x7b", for messages. */
 const char *pvn_model_names(void);
-/* The model whose name is nearest to an unknown one, or NULL when none is near. */
+/* The model whose name is most similar to an unknown one, or NULL. */
 const char *pvn_model_suggest(const char *name);
 
-/* 1 if it is the name of a model of that traffic. */
+/* 1 if `name` is a model with that traffic. */
 int pvn_model_is(const char *name, enum pvn_traffic traffic);
 
-/* 0; -ENOENT for an unknown name, -ENOMEM. Free with pvn_model_free. */
+/* Loads a model. 0, -ENOENT for an unknown name, or -ENOMEM. Free with pvn_model_free. */
 int pvn_model_load(const char *name, struct pvn_model *m);
 void pvn_model_free(struct pvn_model *m);
 
@@ -59,10 +59,10 @@ void pvn_model_free(struct pvn_model *m);
  * parameter in registration order. Caps in bytes; DDP's are PVN_DDP_FIRST_CAP and PVN_DDP_CAP.
  * `out` has room for n buckets. Returns their number.
  *
- * Gradients are taken last parameter first, the order backward makes them in and DDP rebuilds its
- * buckets in after the first step; a bucket is closed as soon as it has reached its cap, so it may
- * be larger (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size, and
- * torch/nn/parallel/distributed.py of PyTorch 2.x).
+ * Gradients are taken from the last parameter to the first. In this order the backward pass
+ * computes them, and DDP rebuilds its buckets in it after the first step. A bucket is closed once
+ * it has reached its cap, so it may be larger (torch/csrc/distributed/c10d/reducer.cpp,
+ * compute_bucket_assignment_by_size, and torch/nn/parallel/distributed.py of PyTorch 2.x).
  */
 #define PVN_DDP_FIRST_CAP (1024u * 1024u)
 #define PVN_DDP_CAP       (25u * 1024u * 1024u)
@@ -73,9 +73,9 @@ int pvn_ddp_buckets(const uint64_t *count, int n, uint64_t first_cap, uint64_t c
 int pvn_model_buckets(const struct pvn_model *m, struct pvn_bucket **out);
 
 /*
- * One collective of a training step under FSDP. A unit (the root, or a layer) is gathered before its
- * forward pass and, but for the root, which stays, again before its backward pass; then its
- * gradients are reduced and scattered.
+ * One collective of a training step under FSDP. A unit (the root, or a layer) is gathered before
+ * its forward pass. It is gathered again before its backward pass, except for the root, which
+ * stays. Then its gradients are reduced and scattered.
  */
 struct pvn_fsdp_op {
     int reduce;   /* a reduce-scatter; else an all-gather */
@@ -84,8 +84,8 @@ struct pvn_fsdp_op {
     uint64_t count; /* parameters of the unit */
 };
 
-/* The step of a model of which the first `layers` layers take part (0: all); *out is malloc'ed.
- * Their number or -ENOMEM. */
+/* The step of a model with its first `layers` layers (0: all); *out is malloc'ed. Returns the
+ * number of collectives, or -ENOMEM. */
 int pvn_fsdp_step(const struct pvn_model *m, int layers, struct pvn_fsdp_op **out);
 
 #ifdef __cplusplus

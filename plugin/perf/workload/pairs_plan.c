@@ -17,7 +17,8 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Distances in the order 0, 1, 3, 6, 10, ..., modulo the next power of two, without those that do not exist. */
+/* Orders the distances as 0, 1, 3, 6, 10, ..., modulo the next power of two, without those that do
+ * not exist. */
 static void order_rounds(struct pvn_pairs_plan *p)
 {
     unsigned span = 1, distance = 0;
@@ -71,7 +72,7 @@ int pvn_pairs_round(const struct pvn_pairs_plan *p, int node, int send)
     return p->round[(distance + p->nodes) % p->nodes];
 }
 
-/* Rounds that follow each other begin at channels far apart: the bits of their number are reversed. */
+/* Consecutive rounds begin at distant channels, because the bits of their number are reversed. */
 int pvn_pairs_channel(const struct pvn_pairs_plan *p, int round, int part)
 {
     int base = 0;

@@ -9,8 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Elements at once. A constant trip count lets -O2 use vector instructions, which it does not for
- * unknown ones. */
+/* Elements processed at once. A constant trip count lets -O2 use vector instructions. */
 #define BLOCK       16
 #define BLOCK_BYTES (BLOCK * sizeof(float))
 
@@ -58,7 +57,7 @@ static float widen(uint16_t v)
     return f;
 }
 
-/* To the nearest, to even between two. */
+/* Rounds to nearest, ties to even. */
 static uint16_t narrow(float f)
 {
     uint32_t bits;
@@ -67,7 +66,8 @@ static uint16_t narrow(float f)
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* 0..127. Number `rank` of those that cancel each other out; -1: what is left of all. */
+/* A number 0..127: with a rank one that cancels out in the sum over all ranks, with -1 the
+ * remainder of that sum. */
 static int32_t mix(uint64_t i, int rank, uint32_t seed)
 {
     uint32_t z = (uint32_t)i + seed * 0x9e3779b9u + (uint32_t)(rank + 1) * 0xc2b2ae35u;
@@ -91,7 +91,7 @@ static uint16_t element16(uint64_t i, const struct pvn_whose *w)
 
 /* ---- both ---- */
 
-/* Up to BLOCK elements; the scale of a float32 is that of one rank or the sum of all. */
+/* Fills up to BLOCK elements. The scale of a float32 is that of one rank, or the sum of all. */
 static void fill_block(void *dst, uint64_t at, uint64_t n, const struct pvn_whose *w,
                        uint32_t scale, uint32_t ranks)
 {
@@ -174,7 +174,7 @@ uint64_t pvn_values_check(const void *got, uint64_t at, uint64_t count, const st
     return wrong;
 }
 
-/* Sixteen bytes to memory, past the caches where processor and address allow it. */
+/* Writes sixteen bytes to memory, past the caches if processor and address allow it. */
 static void write_around(void *to, const void *v)
 {
 #ifdef __SSE2__
@@ -186,7 +186,7 @@ static void write_around(void *to, const void *v)
     memcpy(to, v, 16);
 }
 
-/* BLOCK_BYTES to dst and out, each of which may be NULL. */
+/* Writes BLOCK_BYTES to dst and out, each of which may be NULL. */
 static void write_block(char *dst, char *out, const void *v)
 {
     if (dst)
