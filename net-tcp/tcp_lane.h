@@ -62,7 +62,8 @@ struct pvn_tcp_lane_cfg {
      * carries the lane, the name becomes "eth3 (device eth2)". */
     unsigned ifindex, master;
 
-    /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
+    /* Opaque bytes for the connector's dial (address of the acceptor's listener). The acceptor's to fill in; the connector
+     * gets them at bind. */
     uint8_t dial_to[PVN_TCP_DIAL_MAX];
     size_t dial_to_len;
 

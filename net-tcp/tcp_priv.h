@@ -86,6 +86,7 @@ struct late_ack {
 
 enum st_step {
     ST_NONE,
+    ST_DIAL,
     ST_CONNECTING,
     ST_PREAMBLE,
     ST_SEAL,
@@ -111,6 +112,8 @@ struct stream {
     uint8_t pre[PVN_TCP_PREAMBLE_MAX];
     int pre_len, pre_done;
     size_t large_done;
+    unsigned redials; /* sender: connections that failed; the next one is tried at redial_ns */
+    uint64_t first_failed_ns, redial_ns;
     unsigned leaves_by; /* sender: index of the outgoing interface, if dial knows it; else 0 */
     /* Sender: the stream's run is [first, first + count) of the queue's positions; `done` bytes of
      * its first chunk are written. */

@@ -11,6 +11,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "connect/retry.h"
 #include "connect/route.h"
 #include "connect/sock.h"
 
@@ -38,19 +42,64 @@ int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
     return (int)len;
 }
 
+/* A stream's connection has failed with `code`, and t->l.err may have the reason. -EAGAIN: the stream is dialled again after a
+ * pause. Anything else: the lane is dead. Dialling takes half of VERIFY_TIMEOUT at most: the peer's limit is the same, and
+ * would end the connection before this end has said what is wrong. */
+static int dial_failed(struct tcp_lane *t, struct stream *s, int code)
+{
+    uint64_t limit = pvn_params_get()->verify_timeout / 2, now = pvn_now_ns();
+    char text[PVN_ERR_TEXT_LEN];
+    int rc = tcp_dead(t, s, code, "connecting");
+
+    if (!t->l.lone || !pvn_retry_may_help(code))
+        return rc;
+    if (s->redials == 0) {
+        s->first_failed_ns = now;
+        pvn_err_format(&t->l.err, text, sizeof(text));
+        pvn_info(PVN_NET, "%s; trying again for %.3g s (half of NCCL_PVRDMA_VERIFY_TIMEOUT)", text,
+                 (double)limit / PVN_NS_PER_S);
+    }
+    if (now - s->first_failed_ns >= limit) {
+        pvn_err_add(&t->l.err, "tried %u times in %.3g s (half of NCCL_PVRDMA_VERIFY_TIMEOUT)",
+                    s->redials + 1, (double)(now - s->first_failed_ns) / PVN_NS_PER_S);
+        return rc;
+    }
+    if (s->fd >= 0)
+        pvn_sock_close(s->fd);
+    s->fd = -1;
+    s->step = ST_DIAL;
+    s->redial_ns = now + pvn_retry_pause_ns(PVN_RETRY_DIAL, s->redials++);
+    return -EAGAIN;
+}
+
+static int dial(struct tcp_lane *t, struct stream *s)
+{
+    int stream = (int)(s - t->s), fd;
+
+    if (s->redials > 0 && pvn_now_ns() < s->redial_ns)
+        return -EAGAIN;
+    pvn_err_clear(&t->l.err);
+    fd = t->cfg.dial(t->cfg.ctx, t->cfg.dial_to, t->cfg.dial_to_len, t->l.idx, stream,
+                     &s->leaves_by, &t->l.err);
+    if (fd < 0)
+        return dial_failed(t, s, fd);
+    s->fd = fd;
+    s->step = ST_CONNECTING;
+    s->pre_len = t->cfg.preamble(t->cfg.ctx, t->l.idx, stream, s->pre);
+    return 0;
+}
+
 static int dial_all(struct tcp_lane *t, const uint8_t *to, size_t len)
 {
+    memcpy(t->cfg.dial_to, to, len);
+    t->cfg.dial_to_len = len;
     for (int i = 0; i < t->nstreams; i++) {
-        struct stream *s = &t->s[i];
-        int fd = t->cfg.dial(t->cfg.ctx, to, len, t->l.idx, i, &s->leaves_by, &t->l.err);
-        if (fd < 0) {
-            if (t->l.err.code == 0)
-                return tcp_dead(t, s, fd, "connecting");
-            return fd;
-        }
-        s->fd = fd;
-        s->step = ST_CONNECTING;
-        s->pre_len = t->cfg.preamble(t->cfg.ctx, t->l.idx, i, s->pre);
+        int rc;
+
+        t->s[i].step = ST_DIAL;
+        rc = dial(t, &t->s[i]);
+        if (rc && rc != -EAGAIN)
+            return rc;
     }
     return 0;
 }
@@ -88,7 +137,7 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
 static int connected(struct tcp_lane *t, struct stream *s)
 {
     int rc = pvn_sock_connected(s->fd);
-    return rc && rc != -EAGAIN ? tcp_dead(t, s, rc, "connecting") : rc;
+    return rc && rc != -EAGAIN ? dial_failed(t, s, rc) : rc;
 }
 
 /* bbr is slower with zero-copy chunks and with late acknowledgements. A route may have selected it,
@@ -216,11 +265,15 @@ static int step_up(struct tcp_lane *t, struct stream *s)
     int rc = 0;
     while (rc == 0 && s->step != ST_UP) {
         switch (s->step) {
+        case ST_DIAL:
+            rc = dial(t, s);
+            break;
         case ST_CONNECTING:
             rc = connected(t, s);
-            if (rc == 0)
+            if (rc == 0) {
                 check_pacing(t, s);
-            s->step = rc == 0 ? ST_PREAMBLE : s->step;
+                s->step = ST_PREAMBLE;
+            }
             break;
         case ST_PREAMBLE:
             rc = send_preamble(t, s);

@@ -79,29 +79,15 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     if (is_elsewhere(c))
         pvn_err_set_hint(
             err, pvn_hint_id_find(PVN_HINT_ERRNO, code, PVN_PHASE_DIAL, PVN_PAST_ELSEWHERE));
-    switch (code) {
-    case -ECONNREFUSED:
+    if (code == -ECONNREFUSED) {
         if (c->refused_ns == 0)
             c->refused_ns = now;
         /* A listener that is kept for failovers goes away only with its process, so a refusal is
          * final. */
         again = !c->cfg.resumes && now - c->refused_ns < REFUSED_LIMIT_NS;
-        break;
-    case -ETIMEDOUT:
-    case -EHOSTUNREACH:
-    case -ENETUNREACH:
-    case -ECONNRESET:
-    case -EADDRNOTAVAIL:
-    case -EAGAIN:
-    case -EMFILE:
-    case -ENFILE:
-    case -ENOBUFS:
-    case -ENOMEM:
+    } else {
         c->refused_ns = 0;
-        again = true;
-        break;
-    default:
-        again = false;
+        again = pvn_retry_may_help(code);
     }
     if (!again) {
         if (code == -ECONNREFUSED)

@@ -3,6 +3,8 @@
 #include "config.h"
 #include "connect/retry.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 
 /* In ms. */
@@ -43,6 +45,26 @@ uint64_t pvn_retry_pause_ns(enum pvn_retry kind, unsigned failures)
 uint64_t pvn_retry_longest_ns(enum pvn_retry kind)
 {
     return limits[kind].longest * PVN_NS_PER_MS;
+}
+
+bool pvn_retry_may_help(int code)
+{
+    switch (code) {
+    case -ETIMEDOUT:
+    case -EHOSTUNREACH:
+    case -ENETUNREACH:
+    case -ECONNRESET:
+    case -EADDRNOTAVAIL:
+    case -EADDRINUSE:
+    case -EAGAIN:
+    case -EMFILE:
+    case -ENFILE:
+    case -ENOBUFS:
+    case -ENOMEM:
+        return true;
+    default:
+        return false;
+    }
 }
 
 uint64_t pvn_retry_answer_ns(enum pvn_retry kind)

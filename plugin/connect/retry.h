@@ -11,6 +11,7 @@
 #ifndef PVN_CONNECT_RETRY_H
 #define PVN_CONNECT_RETRY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pvn_retry {
@@ -32,6 +33,9 @@ uint64_t pvn_retry_pause_ns(enum pvn_retry kind, unsigned failures);
 uint64_t pvn_retry_next_ns(enum pvn_retry kind, uint64_t pause);
 /* ns: the longest pause of this kind. */
 uint64_t pvn_retry_longest_ns(enum pvn_retry kind);
+/* True if an attempt that failed with this negative errno may succeed later: the path is interrupted, or this machine is
+ * short of ports, descriptors or memory. */
+bool pvn_retry_may_help(int code);
 /* ns: an attempt that nothing answers is given up after this long; 0: a limit of the whole counts. */
 uint64_t pvn_retry_answer_ns(enum pvn_retry kind);
 

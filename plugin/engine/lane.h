@@ -338,10 +338,11 @@ struct pvn_lane {
     const struct pvn_lane_ops *ops;
     const struct pvn_lane_data_ops *data;
     unsigned caps;
-    int idx;       /* index in the comm, the same at both ends once paired */
-    int sender;    /* 1: this end sends data, 0: receives */
-    int nlanes;    /* of the comm; the engine's to set */
-    bool idle;     /* kick: no request of the comm is open; the engine's to set */
+    int idx;    /* index in the comm, the same at both ends once paired */
+    int sender; /* 1: this end sends data, 0: receives */
+    int nlanes; /* of the comm; the engine's to set */
+    bool lone;  /* bind, verify: no other lane can stand in for this one; the connection's to set */
+    bool idle;  /* kick: no request of the comm is open; the engine's to set */
     int abandoned; /* stop, close: 1 when nobody waits for what was posted; the connection's to set */
     /* kick has something to do: set by the engine with every post and event unless the lane has
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
