@@ -46,6 +46,14 @@ tests_fail_test_reset_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_fail_test_reset_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 endif
 
+if !SANITIZE
+PVN_TESTS += tests/fail/test_calls
+tests_fail_test_calls_SOURCES = tests/fail/test_calls.cc tests/abi/nccl_side.h
+tests_fail_test_calls_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_calls_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_fail_test_calls_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+endif
+
 # It runs processes that stop, in namespaces: what the sanitizers could see of them other tests show.
 if !SANITIZE
 PVN_TESTS += tests/fail/test_late_rank

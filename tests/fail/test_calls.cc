@@ -1,0 +1,374 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Each call of the C library that the plugin makes in a comm's life fails once, with each error that it may have on a machine
+// that is short of something, or on a network that loses connections.
+#include "abi/nccl_side.h"
+#include "support/next_symbol.h"
+
+#include <cerrno>
+#include <cstdarg>
+#include <map>
+#include <initializer_list>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+using namespace nccl;
+
+namespace
+{
+
+enum { SHORT = -1 }; // no error: one byte is moved
+
+// The calls of the thread that drives a comm are counted, and the nth one fails.
+thread_local bool armed;
+struct {
+    long nth, seen;
+    size_t which; // of the errors that this call may have
+    bool last;    // it has no further one
+    std::string call;
+    int error;
+} fault;
+
+// Connections that the same thread begins: from the one of this number on, counted from 0, there is no route. -1: there is.
+int no_route_from = -1, connections;
+
+// The error that this call has now; 0: none, it is made.
+int fault_of(const char *call, std::initializer_list<int> errors)
+{
+    if (!armed || ++fault.seen != fault.nth || fault.which >= errors.size())
+        return 0;
+    fault.last = fault.which + 1 == errors.size();
+    fault.call = call;
+    fault.error = errors.begin()[fault.which];
+    return errno = fault.error;
+}
+
+} // namespace
+
+#define VISIBLE __attribute__((visibility("default")))
+// The plugin's calls arrive here: the program comes before the C library.
+extern "C" {
+VISIBLE int socket(int domain, int type, int protocol) __THROW
+{
+    static auto real = next_symbol<decltype(&socket)>("socket");
+    return fault_of("socket", {EMFILE, ENOBUFS}) ? -1 : real(domain, type, protocol);
+}
+VISIBLE int accept4(int fd, sockaddr *addr, socklen_t *len, int flags)
+{
+    static auto real = next_symbol<decltype(&accept4)>("accept4");
+    return fault_of("accept4", {EMFILE, ECONNABORTED, EINTR, EAGAIN}) ? -1
+                                                                      : real(fd, addr, len, flags);
+}
+VISIBLE int bind(int fd, const sockaddr *addr, socklen_t len) __THROW
+{
+    static auto real = next_symbol<decltype(&bind)>("bind");
+    return fault_of("bind", {EADDRINUSE, EADDRNOTAVAIL}) ? -1 : real(fd, addr, len);
+}
+VISIBLE int listen(int fd, int backlog) __THROW
+{
+    static auto real = next_symbol<decltype(&listen)>("listen");
+    return fault_of("listen", {EADDRINUSE}) ? -1 : real(fd, backlog);
+}
+VISIBLE int connect(int fd, const sockaddr *addr, socklen_t len)
+{
+    static auto real = next_symbol<decltype(&connect)>("connect");
+    int e = fault_of("connect", {ENETUNREACH, ECONNREFUSED, EADDRNOTAVAIL, EINTR, ETIMEDOUT});
+    if (armed && no_route_from >= 0 && connections++ >= no_route_from) {
+        errno = EHOSTUNREACH;
+        return -1;
+    }
+    if (e == EINTR) { // it goes on nevertheless
+        real(fd, addr, len);
+        errno = e;
+    }
+    return e ? -1 : real(fd, addr, len);
+}
+VISIBLE int setsockopt(int fd, int level, int name, const void *value, socklen_t len) __THROW
+{
+    static auto real = next_symbol<decltype(&setsockopt)>("setsockopt");
+    return fault_of("setsockopt", {ENOPROTOOPT, ENOBUFS}) ? -1 : real(fd, level, name, value, len);
+}
+VISIBLE int getsockopt(int fd, int level, int name, void *value, socklen_t *len) __THROW
+{
+    static auto real = next_symbol<decltype(&getsockopt)>("getsockopt");
+    return fault_of("getsockopt", {ENOPROTOOPT}) ? -1 : real(fd, level, name, value, len);
+}
+VISIBLE int getsockname(int fd, sockaddr *addr, socklen_t *len) __THROW
+{
+    static auto real = next_symbol<decltype(&getsockname)>("getsockname");
+    return fault_of("getsockname", {ENOBUFS}) ? -1 : real(fd, addr, len);
+}
+VISIBLE int getpeername(int fd, sockaddr *addr, socklen_t *len) __THROW
+{
+    static auto real = next_symbol<decltype(&getpeername)>("getpeername");
+    return fault_of("getpeername", {ENOTCONN}) ? -1 : real(fd, addr, len);
+}
+VISIBLE int poll(pollfd *fds, nfds_t n, int timeout)
+{
+    static auto real = next_symbol<decltype(&poll)>("poll");
+    return fault_of("poll", {EINTR, ENOMEM}) ? -1 : real(fds, n, timeout);
+}
+VISIBLE int __poll_chk(pollfd *fds, nfds_t n, int timeout, size_t)
+{
+    return poll(fds, n, timeout);
+}
+VISIBLE int epoll_create1(int flags) __THROW
+{
+    static auto real = next_symbol<decltype(&epoll_create1)>("epoll_create1");
+    return fault_of("epoll_create1", {EMFILE}) ? -1 : real(flags);
+}
+VISIBLE int epoll_ctl(int epfd, int op, int fd, epoll_event *event) __THROW
+{
+    static auto real = next_symbol<decltype(&epoll_ctl)>("epoll_ctl");
+    return fault_of("epoll_ctl", {ENOSPC, ENOMEM}) ? -1 : real(epfd, op, fd, event);
+}
+VISIBLE int epoll_wait(int epfd, epoll_event *events, int n, int timeout)
+{
+    static auto real = next_symbol<decltype(&epoll_wait)>("epoll_wait");
+    return fault_of("epoll_wait", {EINTR}) ? -1 : real(epfd, events, n, timeout);
+}
+VISIBLE int eventfd(unsigned n, int flags) __THROW
+{
+    static auto real = next_symbol<decltype(&eventfd)>("eventfd");
+    return fault_of("eventfd", {EMFILE}) ? -1 : real(n, flags);
+}
+VISIBLE ssize_t send(int fd, const void *data, size_t len, int flags)
+{
+    static auto real = next_symbol<decltype(&send)>("send");
+    int e = fault_of("send", {SHORT, EAGAIN, EINTR, ECONNRESET});
+    return e > 0 ? -1 : real(fd, data, e ? 1 : len, flags);
+}
+VISIBLE ssize_t recv(int fd, void *data, size_t len, int flags)
+{
+    static auto real = next_symbol<decltype(&recv)>("recv");
+    int e = fault_of("recv", {SHORT, EAGAIN, EINTR, ECONNRESET});
+    return e > 0 ? -1 : real(fd, data, e ? 1 : len, flags);
+}
+VISIBLE ssize_t sendmsg(int fd, const msghdr *m, int flags)
+{
+    static auto real = next_symbol<decltype(&sendmsg)>("sendmsg");
+    int e = fault_of("sendmsg", {SHORT, EAGAIN, EINTR, ECONNRESET});
+    iovec one = m->msg_iovlen ? iovec{m->msg_iov[0].iov_base, 1} : iovec{};
+    msghdr less = *m;
+    less.msg_iov = &one;
+    less.msg_iovlen = 1;
+    return e > 0 ? -1 : real(fd, e && m->msg_iovlen && m->msg_iov[0].iov_len ? &less : m, flags);
+}
+VISIBLE ssize_t recvmsg(int fd, msghdr *m, int flags)
+{
+    static auto real = next_symbol<decltype(&recvmsg)>("recvmsg");
+    return fault_of("recvmsg", {EAGAIN, EINTR, ECONNRESET}) ? -1 : real(fd, m, flags);
+}
+VISIBLE int ioctl(int fd, unsigned long request, ...) __THROW
+{
+    static auto real = next_symbol<int (*)(int, unsigned long, void *)>("ioctl");
+    va_list ap;
+    va_start(ap, request);
+    void *p = va_arg(ap, void *);
+    va_end(ap);
+    return fault_of("ioctl", {ENODEV}) ? -1 : real(fd, request, p);
+}
+VISIBLE int shutdown(int fd, int how) __THROW
+{
+    static auto real = next_symbol<decltype(&shutdown)>("shutdown");
+    return fault_of("shutdown", {ENOTCONN}) ? -1 : real(fd, how);
+}
+VISIBLE void *mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset) __THROW
+{
+    static auto real = next_symbol<decltype(&mmap)>("mmap");
+    return fault_of("mmap", {ENOMEM}) ? MAP_FAILED : real(at, len, prot, flags, fd, offset);
+}
+VISIBLE ssize_t getrandom(void *data, size_t len, unsigned flags)
+{
+    static auto real = next_symbol<decltype(&getrandom)>("getrandom");
+    return fault_of("getrandom", {ENOSYS, EINTR}) ? -1 : real(data, len, flags);
+}
+VISIBLE int posix_fallocate(int fd, off_t offset, off_t len)
+{
+    static auto real = next_symbol<decltype(&posix_fallocate)>("posix_fallocate");
+    int e = fault_of("posix_fallocate", {ENOSPC, EINTR});
+    return e ? e : real(fd, offset, len);
+}
+}
+
+namespace
+{
+
+// Long enough for a busy machine, and over soon where an end waits for nobody.
+const std::pair<const char *, const char *> kTimeouts[] = {
+    {"NCCL_PVRDMA_CONNECT_TIMEOUT", "1s"},
+    {"NCCL_PVRDMA_ACCEPT_TIMEOUT", "1s"},
+    {"NCCL_PVRDMA_VERIFY_TIMEOUT", "4s"},
+    {"NCCL_PVRDMA_READY_TIMEOUT", "4s"},
+};
+
+// A comm's life on this thread: set up, three messages, closed.
+class Life
+{
+  public:
+    bool up = false, done = false;
+    const char *failed_in = ""; // the plugin's call that failed first
+
+    explicit Life(Net &net) : n(net)
+    {
+        armed = true;
+        live();
+        armed = false;
+    }
+
+  private:
+    Net &n;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *sc = nullptr, *rc = nullptr, *smh = nullptr, *rmh = nullptr;
+    std::vector<unsigned char> from = std::vector<unsigned char>(300000), to = from;
+
+    bool ok(ncclResult_t result, const char *call)
+    {
+        if (result != ncclSuccess && !*failed_in)
+            failed_in = call;
+        return result == ncclSuccess;
+    }
+    // Each end is driven until it is up or has failed, as by a process of its own.
+    bool set_up()
+    {
+        bool sends = true, receives = true;
+        for (Deadline wait; wait.left() && ((sends && !sc) || (receives && !rc));) {
+            sends = sends && (sc || ok(pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc), "connect"));
+            receives = receives && (rc || ok(pvn_netdrv_accept(n.d, lc, &rc), "accept"));
+        }
+        return sc && rc;
+    }
+    bool move(size_t size)
+    {
+        void *sr = nullptr, *rr = nullptr, *data = to.data();
+        int tag = 0, sent = 0, received = 0, got = 0;
+        bytes::fill(from.data(), size, static_cast<unsigned>(size));
+        for (Deadline wait; wait.left() && !(sent && received);)
+            if ((!sr && !ok(pvn_netdrv_isend(n.d, sc, from.data(), size, 0, smh, nullptr, &sr),
+                            "isend")) ||
+                (!rr && !ok(pvn_netdrv_irecv(n.d, rc, 1, &data, &size, &tag, &rmh, nullptr, &rr),
+                            "irecv")) ||
+                (sr && !sent && !ok(pvn_netdrv_test(n.d, sr, &sent, nullptr), "test")) ||
+                (rr && !received && !ok(pvn_netdrv_test(n.d, rr, &received, &got), "test")))
+                return false;
+        return sent && received && got == static_cast<int>(size) &&
+               bytes::are(to.data(), size, static_cast<unsigned>(size));
+    }
+    bool carry()
+    {
+        return ok(pvn_netdrv_reg_mr(n.d, sc, from.data(), from.size(), NCCL_PTR_HOST, &smh),
+                  "regMr") &&
+               ok(pvn_netdrv_reg_mr(n.d, rc, to.data(), to.size(), NCCL_PTR_HOST, &rmh), "regMr") &&
+               move(8) && move(300000) && move(5000);
+    }
+    void live()
+    {
+        if (!ok(pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc), "listen"))
+            return;
+        up = set_up();
+        done = up && carry();
+        if (smh)
+            done &= ok(pvn_netdrv_dereg_mr(n.d, sc, smh), "deregMr");
+        if (rmh)
+            done &= ok(pvn_netdrv_dereg_mr(n.d, rc, rmh), "deregMr");
+        done &= ok(pvn_netdrv_close_send(n.d, sc), "closeSend");
+        done &= ok(pvn_netdrv_close_recv(n.d, rc), "closeRecv");
+        done &= ok(pvn_netdrv_close_listen(n.d, lc), "closeListen");
+    }
+};
+
+// Failover is on by default where a host has two interfaces.
+struct Calls : testing::TestWithParam<const char *> {
+    void SetUp() override
+    {
+        setenv("NCCL_PVRDMA_FAILOVER", GetParam(), 1);
+        for (const auto &t : kTimeouts)
+            setenv(t.first, t.second, 1);
+    }
+    void TearDown() override
+    {
+        unsetenv("NCCL_PVRDMA_FAILOVER");
+        for (const auto &t : kTimeouts)
+            unsetenv(t.first);
+    }
+    static bool is_reset()
+    {
+        return fault.error == ECONNRESET;
+    }
+    // True if the job has to survive this fault.
+    static bool is_survived(const Life &life)
+    {
+        if (!is_reset()) // the network is sound: attempts are repeated, but NCCL's listen has one
+            return strcmp(life.failed_in, "listen") != 0 && fault.error != ECONNREFUSED;
+        return life.up && *GetParam() == '1';
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Failover, Calls, testing::Values("0", "1"),
+                         [](const auto &i) { return std::string("is") + i.param; });
+
+TEST_P(Calls, EachFailsOnce)
+{
+    std::map<std::string, std::pair<int, int>> rounds; // that survived, and that did not
+    fault = {};
+    {
+        Net n(12);
+        ASSERT_TRUE(Life(n).done) << Log::get().text();
+    }
+    const long calls = fault.seen;
+    for (long nth = 1; nth <= calls; nth++) {
+        fault = {};
+        for (bool fired = true; fired && !fault.last;) {
+            fault = {nth, 0, fault.which, true, "", 0};
+            const auto before = descriptors();
+            Log::get().clear();
+            {
+                Net n(12); // loaded for each fault: one library does not repeat its warnings
+                Life life(n);
+                fired = !fault.call.empty();
+                if (!fired)
+                    break;
+                const std::string what =
+                    fault.call + " " + (fault.error == SHORT ? "one byte" : strerror(fault.error));
+                SCOPED_TRACE("call " + std::to_string(nth) + ", " + what);
+                (life.done ? rounds[what].first : rounds[what].second)++;
+                EXPECT_TRUE(life.done || !is_survived(life)) << life.failed_in << "\n"
+                                                             << Log::get().text();
+                EXPECT_TRUE(life.done || *life.failed_in)
+                    << "it stood still, or the bytes are wrong";
+                EXPECT_TRUE(life.done || !Log::get().warnings().empty())
+                    << "it failed without a reason";
+            }
+            EXPECT_EQ(before, descriptors()) << "after call " << nth;
+            fault.which++;
+        }
+    }
+    for (const auto &r : rounds)
+        printf("%s: survived %d times, not %d\n", r.first.c_str(), r.second.first, r.second.second);
+    EXPECT_LT(100, calls);
+    EXPECT_LT(30u, rounds.size()) << "faults fired";
+    fault = {};
+    Net n(12);
+    EXPECT_TRUE(Life(n).done);
+}
+
+// The control connection is there, and the only lane's data connection cannot be made.
+TEST_P(Calls, ALoneLaneIsDialledUntilItsTimeIsOver)
+{
+    Net n(12);
+    connections = 0;
+    no_route_from = 1;
+    EXPECT_FALSE(Life(n).up);
+    no_route_from = -1;
+    EXPECT_LT(3, connections) << "the fault fired, and the attempt was repeated";
+    EXPECT_TRUE(Log::get().warned({"No route to host", "NCCL_PVRDMA_VERIFY_TIMEOUT"}))
+        << Log::get().text();
+    EXPECT_TRUE(Life(n).done);
+}
+
+} // namespace
