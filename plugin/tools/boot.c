@@ -13,18 +13,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FRAME_MAGIC 0x70766e62u /* also shows a machine of the other byte order */
+#define FRAME_MAGIC 0x70766e62u /* also detects a peer of the other byte order */
 
 enum {
     FRAME_DATA = 1,
     FRAME_ABORT = 2,
-    FRAME_STOP = 3, /* the sender was interrupted, or has heard of it, and has come to rest */
-    FRAME_REST = 4  /* from rank 0: all have */
+    FRAME_STOP = 3, /* the sender was interrupted, or knows of an interruption, and is at rest */
+    FRAME_REST = 4  /* from rank 0: all ranks are at rest */
 };
 
 #define STOP_TIMEOUT  2.0 /* seconds for all ranks to come to rest */
-#define STOPPED_AFTER 0.5 /* seconds between two looks at the clock that count at most */
-#define RELAY_TIMEOUT 3.0 /* seconds for the relay to pass on what is left */
+#define STOPPED_AFTER 0.5 /* limit of the seconds that count between two readings of the clock */
+#define RELAY_TIMEOUT 3.0 /* seconds for the relay to forward the remaining data */
 
 struct frame {
     uint32_t magic;
@@ -161,7 +161,7 @@ void pvn_boot_view(const struct pvn_boot *whole, int n, struct pvn_boot *view)
     view->nranks = n;
 }
 
-/* In a process that is not its parent, there is nothing to wait for. */
+/* Waits until the relay has ended. A process that is not its parent cannot wait. */
 static void await_relay(pid_t relay)
 {
     double until = pvn_now_s() + RELAY_TIMEOUT;
@@ -195,7 +195,7 @@ static int canceled(struct pvn_boot *b)
     return -ECANCELED;
 }
 
-/* The time that an exchange with the other ranks has. */
+/* The time limit of an exchange with the other ranks. */
 struct limit {
     double deadline, looked_at;
 };
@@ -207,7 +207,7 @@ static struct limit limit_of(const struct pvn_boot *b)
     return (struct limit){.deadline = now + b->timeout, .looked_at = now};
 }
 
-/* The time now; moves the deadline on by what does not count. */
+/* Returns the time; extends the deadline by time that does not count. */
 static double look(struct limit *l)
 {
     double now = pvn_now_s();
@@ -217,7 +217,8 @@ static double look(struct limit *l)
     return now;
 }
 
-/* Between two frames only, so that the stream stays one of whole frames. */
+/* Waits for the beginning of a frame. An interruption ends only this wait, so that the stream
+ * consists of whole frames. */
 static int wait_frame(struct pvn_boot *b, int fd, struct limit *l)
 {
     for (;;) {
@@ -247,7 +248,7 @@ static int lost(struct pvn_boot *b, int peer, int rc)
     return -ECONNABORTED;
 }
 
-/* The reason another rank sent, after its header was read. */
+/* Reads the reason that another rank sent, after its header. */
 static int read_abort(struct pvn_boot *b, int fd, const struct frame *f, double deadline)
 {
     char text[sizeof(b->why)];
@@ -351,7 +352,7 @@ int pvn_boot_share(struct pvn_boot *b, void *data, size_t len)
     return 0;
 }
 
-/* Reads what a peer that closed its end left behind: its reason, if it sent one. */
+/* Reads the data that a peer left behind when it closed its end: its reason, if it sent one. */
 static int drain(struct pvn_boot *b, int peer, int fd)
 {
     double deadline = pvn_now_s() + 0.1;
@@ -385,7 +386,7 @@ int pvn_boot_check(struct pvn_boot *b)
             continue;
         if (p.revents & (POLLRDHUP | POLLHUP | POLLERR))
             return drain(b, peer_of(b, i), b->fd[i]);
-        /* A peer that is merely ahead of us has sent its next block: that stays where it is. */
+        /* A peer that is ahead has sent its next block, which stays in the socket. */
         if (recv(b->fd[i], &f, sizeof(f), MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof(f) ||
             f.magic != FRAME_MAGIC)
             continue;
@@ -422,7 +423,7 @@ static int send_bare(int fd, int rank, int kind, double deadline)
     return pvn_boot_send(fd, &f, sizeof(f), deadline, NULL);
 }
 
-/* Throws away what a peer has sent before a frame of this kind. */
+/* Discards a peer's data up to a frame of this kind. */
 static int skip_to(int fd, int kind, double deadline)
 {
     char skip[4096];
@@ -462,7 +463,7 @@ void pvn_boot_stop(struct pvn_boot *b)
     }
     for (int i = 1; i < b->nranks; i++)
         send_bare(b->fd[i], 0, FRAME_STOP, deadline);
-    /* The one whose frame ended a wait of rank 0's has sent its only one. */
+    /* The rank whose frame ended rank 0's wait has sent its only stop frame already. */
     for (int i = 1; i < b->nranks; i++)
         if (i != b->at_rest)
             skip_to(b->fd[i], FRAME_STOP, deadline);

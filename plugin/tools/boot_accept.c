@@ -16,7 +16,7 @@
 
 #include "seal/sockio.h"
 
-#define FIRST_TIMEOUT 5.0 /* seconds a newcomer has for its first message */
+#define FIRST_TIMEOUT 5.0 /* seconds for a newcomer's first message */
 #define DIAL_TIMEOUT  5.0 /* seconds for one attempt to connect */
 
 int pvn_boot_listen(const struct addrinfo *ai)
@@ -101,8 +101,9 @@ void pvn_boot_accept_init(struct pvn_boot_accept *a)
         a->n[i] = (struct pvn_boot_newcomer){.fd = -1};
 }
 
-/* When full, the one that has waited longest makes room: it is the likeliest not to be one of ours. One in its handshake has
- * shown something. */
+/* True if newcomer n is to be closed before `than` when there are too many: the one that has waited
+ * longest is most likely not one of ours. A newcomer in its handshake has sent a valid first
+ * message, so it is kept longer. */
 static bool goes_first(const struct pvn_boot_newcomer *n, const struct pvn_boot_newcomer *than)
 {
     if (!n->seal != !than->seal)
@@ -139,13 +140,14 @@ void pvn_boot_accept_seal(struct pvn_boot_newcomer *n, struct pvn_seal *seal, do
     n->stays = true;
 }
 
-/* 1: more is to come; 0: the message is there; -1: the connection is nobody's. */
+/* Reads a newcomer's message: 1 if more is to come, 0 if it is complete, -1 if the connection is
+ * not one of ours. */
 static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
 {
     const struct pvn_sockio *io = n->seal ? &pvn_sockio_sealed : &pvn_sockio_plain;
     long want = a->length(a->arg, n);
 
-    /* Poll sees nothing of what a sealed stream has taken from its socket. */
+    /* poll does not see bytes that a sealed stream has already taken from its socket. */
     while (want > (long)n->got) {
         char *text = realloc(n->text, (size_t)want);
         ssize_t got;
@@ -164,7 +166,7 @@ static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
     return want < 0 ? -1 : 0;
 }
 
-/* As hear, and the handshake before it. */
+/* Does the handshake, if there is one, then reads as hear does. */
 static int go_on(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
 {
     struct pvn_err err = PVN_ERR_INIT;

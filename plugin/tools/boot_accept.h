@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Connections of processes that meet: one end listens, and takes whoever has sent a first message of a form that it
- * knows. Anybody may connect: one that is silent, or sends something else, holds nobody up. One thread; errors
- * are negative errnos, times monotonic seconds as of pvn_now_s(). */
+/* The accepting end of a rendezvous: it listens, and accepts connections whose first message has a
+ * known form. Anybody may connect, but a connection that is silent or sends something else delays
+ * nobody. One thread. Errors are negative errnos, times are monotonic seconds as from
+ * pvn_now_s(). */
 #ifndef PVN_TOOLS_BOOT_ACCEPT_H
 #define PVN_TOOLS_BOOT_ACCEPT_H
 
@@ -18,45 +19,49 @@ extern "C" {
 
 #define PVN_BOOT_MAX_NEWCOMERS 256
 
-/* A connection whose first message has not come as a whole. */
+/* A connection whose first message is not complete. */
 struct pvn_boot_newcomer {
     int fd;     /* -1: free */
-    size_t got; /* bytes of text */
+    size_t got; /* bytes in text */
     double deadline;
-    char *text;            /* what has come; freed with the connection */
+    char *text;            /* data received; freed with the connection */
     struct pvn_seal *seal; /* NULL: plain; freed with the connection */
-    bool sealed;           /* its handshake is over, and text has come through it */
-    bool stays;            /* pvn_boot_accept_seal has been called by enter */
+    bool sealed;           /* its handshake is complete, and text arrived encrypted */
+    bool stays;            /* enter has called pvn_boot_accept_seal */
 };
 
 struct pvn_boot_accept {
     int lfd;
-    int max; /* newcomers at a time, PVN_BOOT_MAX_NEWCOMERS at most; of more the oldest is closed */
-    /* The length of a message, as far as what has come of it shows; it is whole when as much has come. -1: it is not
-     * one of ours. */
+    /* limit of newcomers, at most PVN_BOOT_MAX_NEWCOMERS; beyond it the oldest is closed */
+    int max;
+    /* Returns the length of a message, as far as the received bytes show it. The message is
+     * complete when so many bytes have arrived. -1 if it is not one of ours. */
     long (*length)(void *arg, const struct pvn_boot_newcomer *n);
-    /* It is whole. Who keeps the connection sets n->fd to -1, and n->seal to NULL; it is closed otherwise. */
+    /* Called for a complete message. To keep the connection, set n->fd to -1 and n->seal to NULL;
+     * otherwise it is closed. */
     void (*enter)(void *arg, struct pvn_boot_newcomer *n);
-    /* Its handshake has failed, and it is closed. NULL where nothing is sealed. */
+    /* Called when a handshake has failed; the connection is then closed. NULL if nothing is
+     * sealed. */
     void (*unproved)(void *arg, const struct pvn_boot_newcomer *n, const struct pvn_err *err);
     void *arg;
-    int dropped; /* connections that sent no such message */
+    int dropped; /* connections that sent no valid message */
     struct pvn_boot_newcomer n[PVN_BOOT_MAX_NEWCOMERS];
 };
 
-/* A listening or connected socket, which does not block, or a negative errno. dial takes 5 s at most. */
+/* Return a non-blocking listening or connected socket, or a negative errno. dial takes at most 5
+ * s. */
 int pvn_boot_listen(const struct addrinfo *ai);
 int pvn_boot_dial(const struct addrinfo *ai, double deadline);
 
-/* The address at the other end, with `port` its port as well. */
+/* Writes the address of the other end, with its port if `port`. */
 void pvn_boot_peer(int fd, bool port, char *out, size_t len);
 
-/* The fields above `dropped` and lfd are set already. */
+/* Initialises *a. lfd and the fields above `dropped` must be set before. */
 void pvn_boot_accept_init(struct pvn_boot_accept *a);
-/* Waits that many seconds at most for something to happen, and sees to it. 0 or a negative errno. */
+/* Waits at most `seconds` for events and handles them. 0 or a negative errno. */
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds);
-/* Called by enter: the connection goes on with the handshake of this stream, which is the newcomer's from now on, and a
- * message through it, for which it has that many seconds. */
+/* Called by enter: the connection continues with this stream's handshake, and then a message
+ * through the stream, within `seconds`. The newcomer takes ownership of the stream. */
 void pvn_boot_accept_seal(struct pvn_boot_newcomer *n, struct pvn_seal *seal, double seconds);
 /* Closes listener and newcomers. */
 void pvn_boot_accept_close(struct pvn_boot_accept *a);

@@ -29,7 +29,7 @@ int pvn_boot_key_load(struct pvn_boot_key *k, const char *label, char *why, size
     const char *file = getenv("NCCL_PVRDMA_KEY_FILE");
 
     memset(k, 0, sizeof(*k));
-    /* A wrong setting is the plugin's to refuse, where it does not concern the key. */
+    /* The plugin reports an invalid setting that does not concern the key. */
     if (rc && !(file && file[0]))
         return 0;
     if (rc == 0)
@@ -63,7 +63,7 @@ static void put64(uint8_t *p, uint64_t v)
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* A secret of the meeting's kind, this connection and this use. */
+/* Derives a secret for this kind of meeting, connection and use. */
 static int derive(const struct pvn_boot_key *k, const char *use, const uint8_t nonce[16],
                   uint8_t *out, size_t len, struct pvn_err *err)
 {

@@ -16,7 +16,8 @@ static const struct pvn_sockio *io(const struct pvn_boot_line *l)
     return l->seal ? &pvn_sockio_sealed : &pvn_sockio_plain;
 }
 
-/* 0, also without anything to do, or a negative errno. */
+/* Waits until the deadline for events on the line. 0, also after a wait without events, or a
+ * negative errno. */
 static int await(const struct pvn_boot_line *l, short events, double deadline)
 {
     struct pollfd p = {.fd = l->fd, .events = events};

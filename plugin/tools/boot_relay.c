@@ -16,23 +16,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINGER 30.0 /* seconds for what a rank has left behind: the other end may read it later */
+/* Seconds to deliver data that a rank has left behind; the other end may read it later. */
+#define LINGER 30.0
 
-/* Bytes that were taken at one end and have not gone out at the other. */
+/* Bytes that were read at one end and not yet written at the other. */
 struct flow {
     size_t at, len;
     char buf[8192];
 };
 
 struct pair {
-    int local, remote; /* local: the relay's end, -1: over */
+    int local, remote; /* local: the relay's end of the socket pair, -1: ended */
     struct pvn_seal *seal;
     bool local_end, remote_end;
-    double until; /* for what is left of out after the local end, 0: no limit */
+    double until; /* deadline for the rest of `out` after the local end; 0: no limit */
     struct flow out, in;
 };
 
-/* 1: something has moved. */
+/* Moves data from the rank to the network. 1 if something moved. */
 static int pass_out(struct pair *p)
 {
     struct flow *f = &p->out;
@@ -84,7 +85,7 @@ static int pass_in(struct pair *p, const char *program)
         f->len -= (size_t)n;
         return 1;
     }
-    /* Nobody reads it any more; what was written before may still be there. */
+    /* Nobody reads this data any more; data written before may still be there. */
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         f->len = 0;
     return moved || f->len == 0;
@@ -98,7 +99,7 @@ static void finish(struct pair *p)
     p->local = p->remote = -1;
 }
 
-/* Moves what can be moved. True: the pair goes on. */
+/* Moves as much data as possible. True if the pair continues. */
 static bool step(struct pair *p, const char *program)
 {
     while (pass_out(p) | pass_in(p, program))
@@ -113,7 +114,8 @@ static bool step(struct pair *p, const char *program)
     return true;
 }
 
-/* A closed end is reported by poll without end: one that is not waited for is left out. */
+/* Fills a pollfd. poll always reports a closed end, so an end without requested events is left
+ * out. */
 static void ask(struct pollfd *p, int fd, bool in, bool out)
 {
     p->events = (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0));
@@ -128,7 +130,7 @@ static void watch(const struct pair *p, struct pollfd *of)
 
 static _Noreturn void run(struct pair *pair, struct pollfd *fds, int n, const char *program)
 {
-    /* A signal to all processes of the group ends the ranks, which still talk about it. */
+    /* A signal to the whole process group ends the ranks, which still exchange data about it. */
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), alive = n;
 
@@ -140,7 +142,7 @@ static _Noreturn void run(struct pair *pair, struct pollfd *fds, int n, const ch
     }
     for (int i = 0; i < n; i++) {
         watch(&pair[i], &fds[2 * i]);
-        fds[2 * i].revents = POLLIN; /* a stream may have taken bytes from its socket already */
+        fds[2 * i].revents = POLLIN; /* a stream may already have taken bytes from its socket */
     }
     for (;;) {
         for (int i = 0; i < n; i++) {
@@ -159,7 +161,7 @@ static _Noreturn void run(struct pair *pair, struct pollfd *fds, int n, const ch
     }
 }
 
-/* Each connection takes three descriptors for a moment. */
+/* Raises the limit of open files, because each connection briefly takes three descriptors. */
 static void make_room(int n, struct rlimit *before)
 {
     struct rlimit more;
@@ -183,7 +185,7 @@ static void close_all(struct pair *pair, int *mine, int n)
     }
 }
 
-/* The ends of n pairs; 0 or a negative errno, and none is open. */
+/* Makes n socket pairs; 0, or a negative errno with none open. */
 static int make_pairs(struct pair *pair, int *mine, int n)
 {
     for (int i = 0; i < n; i++) {

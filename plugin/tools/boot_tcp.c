@@ -19,27 +19,28 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HELLO_MAGIC   0x70766e68656c6c6full
-#define ANSWER_MAGIC  0x70766e77656c636full /* its own: a socket may have dialled itself */
+#define HELLO_MAGIC 0x70766e68656c6c6full
+/* Differs from the hello's, because a socket may have dialled itself. */
+#define ANSWER_MAGIC  0x70766e77656c636full
 #define HELLO_VERSION 2
-#define KNOCK_VERSION                                                                              \
-    3 /* the hello follows sealed; who does not know it refuses it as another version */
+/* The hello follows sealed. A peer that does not know this version refuses it as another one. */
+#define KNOCK_VERSION 3
 #define REASON_LEN    112
-#define MOST_REFUSALS 8 /* lines about those who do not prove the key */
+#define MOST_REFUSALS 8 /* limit of lines about peers that do not prove the key */
 
 struct hello {
     uint64_t magic;
-    uint32_t version; /* alike up to here in every version */
+    uint32_t version; /* every version has the fields up to here */
     uint32_t nranks;
     uint32_t rank;
     uint32_t pad;
     uint64_t token;
     uint64_t job;
-    char release[32]; /* of the program */
+    char release[32]; /* version of the program */
     char host[64];
 };
 
-/* The first message with a key. */
+/* The first message if there is a key. */
 struct first {
     uint64_t magic;
     uint32_t version; /* KNOCK_VERSION */
@@ -50,7 +51,7 @@ struct first {
 _Static_assert(sizeof(struct first) < sizeof(struct hello),
                "hello_length asks for the shorter one");
 
-/* To a hello, and before it to a knock, where it lets the handshake begin. */
+/* The answer to a hello, and before it to a knock, after which the handshake begins. */
 struct answer {
     uint64_t magic;
     uint32_t version;
@@ -63,11 +64,11 @@ struct meeting {
     struct pvn_boot *b;
     struct pvn_boot_accept accept;
     int missing;
-    struct pvn_seal **seal; /* of each rank that is seated, where there is a key */
-    int unproved;           /* how many did not prove the key */
+    struct pvn_seal **seal; /* of each rank that is seated, if there is a key */
+    int unproved;           /* number of peers that did not prove the key */
     char (*host)[64];       /* of each rank that is seated */
-    bool over;              /* a rank of this job was refused: not all can come */
-    char refused[400];      /* the last one that was, and why */
+    bool over;              /* a rank of this job was refused, so not all ranks can come */
+    char refused[400];      /* the last refused rank, and the reason */
 };
 
 static const char *program(const struct pvn_boot_tcp *t)
@@ -75,7 +76,7 @@ static const char *program(const struct pvn_boot_tcp *t)
     return t->program ? t->program : "pvn-perf";
 }
 
-/* The settings of the meeting, or the one of them that a message is about. */
+/* The settings of the rendezvous that a message names. */
 static const char *see(const struct pvn_boot_tcp *t, const char *of_perf)
 {
     return t->see ? t->see : of_perf;
@@ -103,7 +104,8 @@ static int resolve(const struct pvn_boot_tcp *t, int passive, struct addrinfo **
     return -EHOSTUNREACH;
 }
 
-/* Debian gives a machine's own name the address 127.0.1.1, where nobody else can connect. */
+/* True if the address is only local: Debian gives a machine's own name the address 127.0.1.1, where
+ * no other machine can connect. */
 static int only_here(const char *name, const struct addrinfo *ai)
 {
     const struct sockaddr_in *in = (const void *)ai->ai_addr;
@@ -114,8 +116,9 @@ static int only_here(const char *name, const struct addrinfo *ai)
 }
 
 /*
- * On the address that the others connect to, so that nothing more is opened than needed; where that
- * address is not this machine's own (behind a NAT, say), or its name leads to itself only, on all.
+ * Listens on the address to which the others connect, so that no other is open. Listens on all
+ * addresses if that one is not this machine's own (for example behind a NAT), or if its name
+ * resolves only to a local address.
  */
 static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len)
 {
@@ -143,7 +146,7 @@ static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len
     return fd;
 }
 
-/* Anybody may have sent it, and it is shown. */
+/* Cleans a text, which anybody may have sent, for display. */
 static void clean(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -151,7 +154,7 @@ static void clean(char *text, size_t size)
         *text = *text > ' ' && *text <= '~' ? *text : '?';
 }
 
-/* Refuses a rank. Where it is of this job, that cannot come together any more. */
+/* Refuses a rank. If it belongs to this job, the rendezvous cannot succeed any more. */
 static void turn_away(struct meeting *m, const struct pvn_boot_newcomer *n, const struct hello *h,
                       bool ours, const char *reason)
 {
@@ -166,7 +169,7 @@ static void turn_away(struct meeting *m, const struct pvn_boot_newcomer *n, cons
                  h->host, addr, reason);
     else
         snprintf(m->refused, sizeof(m->refused), "a rank at %s was refused: %s", addr, reason);
-    /* Anybody may have sent what is not sealed. */
+    /* Anybody may have sent an unencrypted message. */
     m->over = ours && !m->t->partial && !unproved;
     if (unproved && m->unproved++ < MOST_REFUSALS)
         fprintf(stderr, "%s: %s\n", program(m->t), m->refused);
@@ -174,7 +177,7 @@ static void turn_away(struct meeting *m, const struct pvn_boot_newcomer *n, cons
     pvn_boot_line_send(&l, &a, sizeof(a), pvn_now_s() + 0.05);
 }
 
-/* True if the process that has this rank's seat is gone, as after a restart by its launcher. */
+/* True if the process in this seat has gone, for example after a restart by its launcher. */
 static bool left(int fd)
 {
     char c;
@@ -182,7 +185,7 @@ static bool left(int fd)
     return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* Why a rank has no seat; false: it may have one. */
+/* True with the reason if a rank gets no seat. */
 static bool unwelcome(const struct meeting *m, const struct hello *h, char *reason)
 {
     const struct pvn_boot_tcp *t = m->t;
@@ -209,7 +212,8 @@ static bool unwelcome(const struct meeting *m, const struct hello *h, char *reas
     return true;
 }
 
-/* The hello of another version may be shorter, and what somebody else sends is not waited for. */
+/* The length of a hello. The hello of another version may be shorter. Other data is refused without
+ * a wait for more. */
 static long hello_length(void *arg, const struct pvn_boot_newcomer *n)
 {
     struct hello h;
@@ -223,7 +227,7 @@ static long hello_length(void *arg, const struct pvn_boot_newcomer *n)
     return h.magic != HELLO_MAGIC || h.version != HELLO_VERSION ? (long)n->got : (long)sizeof(h);
 }
 
-/* The rank has its seat, which another process may have left. */
+/* Gives the rank its seat, which another process may have left. */
 static void take_seat(struct meeting *m, struct pvn_boot_newcomer *n, const struct hello *h)
 {
     m->b->fd[h->rank] = n->fd;
@@ -244,7 +248,7 @@ static void leave_seat(struct meeting *m, uint32_t rank)
     m->missing++;
 }
 
-/* Judges a first message with a key, which is not sealed. */
+/* Checks a knock, the first message with a key, which is not sealed. */
 static void let_in(struct meeting *m, struct pvn_boot_newcomer *n, const struct hello *h)
 {
     struct answer a = {.magic = ANSWER_MAGIC, .version = KNOCK_VERSION};
@@ -388,7 +392,7 @@ static int hold_meeting(struct meeting *m, char *why, size_t why_len)
                                      said ? sizeof(unsaid) : why_len);
 
         rc = rc ? rc : relayed;
-        /* Nothing may go out in the clear. */
+        /* If there is a key, nothing may be sent unencrypted. */
         if (relayed)
             m->over = false;
     }
@@ -425,7 +429,8 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     return rc;
 }
 
-/* Reads the answer of rank 0. 0; -EAGAIN: it was not rank 0 (yet); or refused, and why says it. */
+/* Reads the answer of rank 0. 0; -EAGAIN if the peer was not rank 0 (yet); another negative errno
+ * if refused, with the reason in why. */
 static int take_answer(const struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double deadline,
                        char *why, size_t why_len)
 {
@@ -447,7 +452,7 @@ static int take_answer(const struct pvn_boot_line *l, const struct pvn_boot_tcp 
     return -EPERM;
 }
 
-/* Both ends prove the key, and the line is sealed. As take_answer. */
+/* Proves the key to each other, after which the line is sealed. Returns as take_answer does. */
 static int prove(struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double deadline, char *why,
                  size_t why_len)
 {
@@ -474,7 +479,8 @@ static int prove(struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double d
 }
 
 /*
- * 0 seated; -EAGAIN when what answered was not rank 0 (yet); other negative: refused, why says it.
+ * Requests a seat. 0 if seated; -EAGAIN if the peer was not rank 0 (yet); another negative errno if
+ * refused, with the reason in why.
  */
 static int introduce(struct pvn_boot_line *l, const struct pvn_boot_tcp *t, double deadline,
                      char *why, size_t why_len)
@@ -496,7 +502,7 @@ static int introduce(struct pvn_boot_line *l, const struct pvn_boot_tcp *t, doub
     return take_answer(l, t, deadline, why, why_len);
 }
 
-/* A connection that rank 0 has taken is this rank's. */
+/* Makes a connection that rank 0 has accepted this rank's. */
 static int sit_down(struct pvn_boot *b, struct pvn_boot_line *l, const struct pvn_boot_tcp *t,
                     char *why, size_t why_len)
 {

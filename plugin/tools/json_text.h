@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* The text of a member of an object; "": it is none, or not there. */
+/* The text of an object's member; "" if it is no text or missing. */
 static inline const char *pvn_json_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));

@@ -13,7 +13,8 @@
 #include "tools/boot.h"
 
 /*
- * Without MASTER_PORT: a port that depends on the job, so that two jobs on one machine rarely meet.
+ * The port if MASTER_PORT is not set. It depends on the job, so that two jobs on one machine rarely
+ * have the same.
  */
 #define PORT_BASE  23000
 #define PORT_RANGE 5000
@@ -27,7 +28,7 @@ uint64_t pvn_launch_hash(uint64_t h, const char *s)
     return h;
 }
 
-/* 1 and *out, 0 when not set, -EINVAL with a sentence. */
+/* Reads a number: 1 and *out, 0 if it is not set, -EINVAL with a sentence. */
 static int env_int(const char *name, int min, int max, int *out, char *why, size_t why_len)
 {
     const char *s = getenv(name);
@@ -76,7 +77,8 @@ static const struct {
     {"torchrun", "RANK", "WORLD_SIZE"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"PMI", "PMI_RANK", "PMI_SIZE"},
-    /* SLURM_PROCID and SLURM_NTASKS are in a batch script's environment too; the step's are not. */
+    /* A batch script's environment also has SLURM_PROCID and SLURM_NTASKS, but not the step's
+     * variables. */
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
 
@@ -114,7 +116,8 @@ static void read_job(struct pvn_launch_env *le)
     }
 }
 
-/* True if the user of srun gave each rank its host (-m arbitrary), in another order than that of the list. */
+/* True if srun's user has placed each rank on a host (-m arbitrary), in another order than the
+ * list's. */
 static int ranks_are_placed(void)
 {
     const char *how = getenv("SLURM_DISTRIBUTION");
@@ -134,7 +137,7 @@ static int read_master(struct pvn_launch_env *le, char *why, size_t why_len)
     if (rc == 0)
         le->port = PORT_BASE + (int)(le->job % PORT_RANGE);
     else if (agent && strcmp(agent, "True") == 0)
-        le->port = le->port < 65535 ? le->port + 1 : le->port - 1; /* torchrun's own store has it */
+        le->port = le->port < 65535 ? le->port + 1 : le->port - 1; /* torchrun's store uses it */
     if (addr && *addr) {
         snprintf(le->master, sizeof(le->master), "%s", addr);
         return 0;

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rank, number of ranks and the place of rank 0, as the program that started this process says them.
- * Read from the environment of torchrun (or anything else that sets RANK, WORLD_SIZE, MASTER_ADDR
+ * Rank, number of ranks and the host of rank 0, as set by the launcher of this process. They are
+ * read from the environment of torchrun (or another program that sets RANK, WORLD_SIZE, MASTER_ADDR
  * and MASTER_PORT), Open MPI's mpirun (OMPI_COMM_WORLD_*), Hydra and other PMI launchers (PMI_RANK,
  * PMI_SIZE) and srun (SLURM_PROCID, SLURM_STEP_*), in this order.
  */
@@ -21,14 +21,14 @@ struct pvn_launch_env {
     int rank;
     int nranks;
     int port;
-    char master[256]; /* "": not said */
-    int guessed; /* master is the first host of a list of nodes, which is where rank 0 usually is */
-    uint64_t job; /* the same in all ranks of one job, else 0 */
+    char master[256]; /* "": unknown */
+    int guessed;      /* master is the first host of a list of nodes, where rank 0 usually is */
+    uint64_t job;     /* equal in all ranks of one job, else 0 */
 };
 
 /*
- * 0 and *le; launcher NULL when none is there. -EINVAL with a sentence when a variable has no
- * sensible value or a needed one is missing.
+ * 0 and *le; launcher is NULL if there is none. -EINVAL with a sentence if a variable has no valid
+ * value, or if a required one is missing.
  */
 int pvn_launch_env_read(struct pvn_launch_env *le, char *why, size_t why_len);
 

@@ -14,7 +14,7 @@
 #include "base/suggest.h"
 #include "base/version.h"
 
-#define LONG 256 /* what getopt_long returns for the first row, above all letters */
+#define LONG 256 /* getopt_long's value for the first row, above all letters */
 
 /* Columns of --help=all. */
 enum { TEXT_AT = 25, WIDTH = 96 };
@@ -61,7 +61,7 @@ static void join(char *buf, size_t size, const char *word, const char *between)
     pvn_str_append(buf, size, "%s%s", *buf ? between : "", word);
 }
 
-/* all_gather and all-gather are allgather: the letters count. */
+/* True if two words have the same letters: all_gather and all-gather equal allgather. */
 static bool same_word(const char *given, const char *word)
 {
     for (; *given; given++)
@@ -103,7 +103,7 @@ static int take_int(struct parse *p, const struct pvn_option *row, const char *a
     return PVN_OPTIONS_OK;
 }
 
-/* A bound in the largest unit of which it is a whole number: "0.1s", "10m", "30d". */
+/* A bound in the largest unit that divides it: "0.1s", "10m", "30d". */
 static const char *time_text(double seconds, char *buf, size_t size)
 {
     static const struct {
@@ -130,7 +130,7 @@ static int take_seconds(struct parse *p, const struct pvn_option *row, const cha
     v *= *end == 'm' ? 60 : *end == 'h' ? 3600 : *end == 'd' ? 86400 : 1;
     if (number && *end && strchr("smhd", *end))
         end++;
-    /* Written so that what strtod reads as nan is refused, too. */
+    /* Written so that a nan from strtod is refused, too. */
     if (!number || *end || !(v >= row->min && v <= row->max))
         return pvn_options_bad(
             p->all, "--%s %s: expected a time from %s to %s, as 90 (seconds), 10m, 8h or 2d",
@@ -149,7 +149,8 @@ static int take_text(struct parse *p, const struct pvn_option *row, const char *
     return PVN_OPTIONS_OK;
 }
 
-/* One form of output, for example: of two the last would win without a word. */
+/* Sets a flag. Two rows of one field, for example two forms of output, are refused, because the
+ * last would win silently. */
 static int set(struct parse *p, const struct pvn_option *row, void *to)
 {
     for (int i = 0; p->all->rows[i].name; i++) {
@@ -208,8 +209,8 @@ static int take_value(struct parse *p, const struct pvn_option *row, const char 
     return PVN_OPTIONS_DONE;
 }
 
-/* Says what getopt_long did not take: an unknown option, a known one with or without its value, or the beginning of
- * several. */
+/* Reports an option that getopt_long refused: an unknown one, a known one with or without its
+ * value, or the beginning of several. */
 static int not_taken(const struct pvn_options *all, const char *arg)
 {
     bool is_long = strncmp(arg, "--", 2) == 0;
@@ -255,7 +256,7 @@ int pvn_options_parse(const struct pvn_options *all, int argc, char **argv, void
         if (row->def && has != optional_argument && (rc = take_value(&p, row, row->def)))
             return rc;
     }
-    optind = 0; /* several command lines in one process: the tests */
+    optind = 0; /* the tests parse several command lines in one process */
     opterr = 0;
     while ((c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
         int i = c - LONG;
@@ -320,7 +321,7 @@ int pvn_options_fit(const struct pvn_options *all, uint64_t given, int mode, con
     return pvn_options_bad(all, "--%s has no effect in %s: it is for %s", row->name, in, names);
 }
 
-/* Words from column TEXT_AT on, wrapped, in a line that is at column `at`. */
+/* Prints words from column TEXT_AT on, wrapped, in a line that is at column `at`. */
 static void print_text(FILE *out, int at, const char *text)
 {
     bool fresh = at < TEXT_AT;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* The part of the PMIx standard's client interface that is used here (version 4, chapters 3 and 5;
- * the same since version 2, whose shared object has the name libpmix.so.2 as well). */
+ * unchanged since version 2, whose shared object is also named libpmix.so.2). */
 #define PMIX_SUCCESS  0
 #define PMIX_STRING   3
 #define PMIX_HOSTNAME "pmix.hname"
@@ -79,7 +79,7 @@ int pvn_pmix_rank0_host(char *host, size_t len)
     dl = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!dl)
         return -ENOENT;
-    /* It stays loaded: a thread that it started may still be running. */
+    /* The library stays loaded, because a thread that it started may still be running. */
     if (!symbol(dl, "PMIx_Init", &p.init) || !symbol(dl, "PMIx_Get", &p.get) ||
         !symbol(dl, "PMIx_Finalize", &p.finalize))
         return -ENOENT;

@@ -9,7 +9,8 @@ void pvn_std_fds(void)
 {
     int fd;
 
-    /* Only for reading, so that writing still fails with EBADF. Children shall have it, too. */
+    /* Open /dev/null only for reading, so that writing still fails with EBADF. Children inherit
+     * it. */
     do
         fd = open("/dev/null", O_RDONLY);
     while (fd >= 0 && fd <= STDERR_FILENO);

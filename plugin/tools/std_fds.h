@@ -3,8 +3,9 @@
 #ifndef PVN_STD_FDS_H
 #define PVN_STD_FDS_H
 
-/* Opens standard streams that the caller has closed: else the next file or socket would get their
- * number, and with it what is printed. First thing in main. Such a stream is at its end, and takes nothing. */
+/* Opens standard streams that the caller of the program has closed. Otherwise the next file or
+ * socket would get their number and receive the output. Call it first in main. Such a stream is at
+ * its end and accepts no data. */
 void pvn_std_fds(void);
 
 #endif
