@@ -348,8 +348,8 @@ struct auto_rule {
     int best;      /* the class to take */
 };
 
-/* The reason for which the automatic choice leaves an interface out, apart from its class; NULL if
- * it does not. */
+/* The reason why the automatic choice leaves an interface out, apart from its class; NULL if it
+ * does not. */
 static const char *auto_defect(const struct pvn_iface_table *table, const struct auto_rule *rule,
                                const struct pvn_iface *iface)
 {

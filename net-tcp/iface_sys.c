@@ -152,7 +152,7 @@ static unsigned ethtool_speed(int fd, const char *name)
     return req.head.speed;
 }
 
-/* veth, tun and the like report a constant (10 Gb/s, 10 Mb/s) that says nothing. */
+/* False for veth, tun and similar ones, which report a meaningless constant (10 Gb/s, 10 Mb/s). */
 static bool speed_means_something(enum pvn_iface_kind kind)
 {
     return kind <= PVN_IFACE_MACVLAN || kind == PVN_IFACE_BRIDGE;

@@ -72,7 +72,7 @@ struct tx_frame {
     uint32_t ack_nth; /* TX_UNACKED: acknowledged once the stream's acks_taken reaches this */
     const uint8_t *src;
     size_t len;      /* payload bytes at src, 0 when inlined */
-    uint8_t *copied; /* src, where the payload had to be copied from other memory; else NULL */
+    uint8_t *copied; /* src, if the payload was copied from other memory; else NULL */
     const struct pvn_mem_copy *copied_by;
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
 };

@@ -15,16 +15,17 @@
 static __thread uint64_t large_ended_at; /* when the thread's last large chunk was complete; ns */
 
 /*
- * Reading the middle of a large chunk as it comes costs both ends: each packet is a system call and an
- * acknowledgement of its own, and empty reads between them hold the socket's lock, for which the sender's
- * processor waits where it delivers the packets itself. So behind a read that left the kernel nothing, the
- * next one waits for as long as the rest of the chunk, or RX_AHEAD bytes of it, which caches still hold, takes
- * at least. The last RX_EAGER bytes are read as they come, and so is a chunk that does not follow another
- * one of the thread at once: its receiver may wait for nothing else.
+ * Reading the middle of a large chunk as it arrives costs both ends. Each packet takes a system
+ * call and an acknowledgement of its own. Empty reads in between hold the socket's lock, for which
+ * the sender's processor waits if it delivers the packets itself. So after a read that emptied the
+ * socket, the next one waits for the least time that the rest of the chunk takes, or RX_AHEAD bytes
+ * of it, which caches still hold. The last RX_EAGER bytes are read as they arrive. So is a chunk
+ * that does not directly follow another one of the thread, because its receiver may wait for
+ * nothing else.
  *
- * A sender that paces itself (bbr) takes acknowledgements that wait for the reader for a slow path, and
- * sends no faster: what it sends is acknowledged on arrival, and not waited for. Workers wait by epoll, so
- * they do without that.
+ * A sender under bbr takes acknowledgements that wait for the reader as a sign of a slow path, and
+ * sends no faster. So its data is acknowledged on arrival, and reads do not wait. Workers wait by
+ * epoll, which early acknowledgements would mislead, so they do without these.
  */
 static void begin_chunk(struct stream *s)
 {

@@ -8,16 +8,17 @@
  * 2 MiB would pay on a shared kernel, too, but NCCL's staging memory has none and cannot be moved
  * into them (tests/bench/NOTES.md).
  *
- *   PATH     the beginning of one large chunk is sent with MSG_ZEROCOPY. The kernel says what it
- *            did: it copies such data when a receiver on this machine, a virtual link or an adapter
- *            without scatter/gather is to have them (SO_EE_CODE_ZEROCOPY_COPIED).
- *   ANSWER   large chunks are copied until it has said so.
- *   MEASURE  if it did not copy, and the path is short, large chunks are copied and spliced in turn, each timed by
- *            the thread's processor clock.
- *   DECIDED  until the lane has sent TRIAL_AGAIN bytes: a stream's route may change.
+ *   PATH     The beginning of one large chunk is sent with MSG_ZEROCOPY. The kernel reports whether
+ *            it copied: it does for a receiver on this machine, a virtual link or an adapter without
+ *            scatter/gather (SO_EE_CODE_ZEROCOPY_COPIED).
+ *   ANSWER   Large chunks are copied until the kernel has reported.
+ *   MEASURE  If the kernel did not copy and the path is short, large chunks are copied and spliced in
+ *            turn, each timed by the thread's processor clock.
+ *   DECIDED  The decision holds until the lane has sent TRIAL_AGAIN bytes, because a stream's route
+ *            may change.
  *
- * Every comm and every connection that a failover makes has a trial of its own. Only large messages
- * take part; to each of them it adds two readings of a clock.
+ * Every comm has a trial of its own, and so has every connection that a failover makes. Only large
+ * messages take part; the trial adds two readings of a clock to each.
  */
 #include "config.h"
 #include "net-tcp/tcp_priv.h"
@@ -184,7 +185,7 @@ void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t writt
         return;
     double copied = (double)r->ns[false] / (double)r->bytes[false];
     double without = (double)r->ns[true] / (double)r->bytes[true];
-    /* A tenth is what the acknowledgements may cost, which are not measured. */
+    /* A tenth allows for the cost of acknowledgements, which is not measured. */
     decide(t, without < 0.9 * copied);
     say(t,
         t->trial.pays ? "are sent without a copy: that takes less processor time here"

@@ -223,7 +223,7 @@ static void written(struct tcp_lane *t, struct stream *s, struct tx_frame *f)
         t->unacked++;
 }
 
-/* Marks what `sent` more bytes have completed. */
+/* Marks the chunks that `sent` more bytes have completed. */
 static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
 {
     s->done += sent;

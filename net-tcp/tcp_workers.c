@@ -60,7 +60,7 @@ static void make_ready(struct tcp_worker *w, struct tcp_job *j)
     w->ready_end = &j->next;
 }
 
-/* Takes what was posted, in that order. True: there was something. */
+/* Takes all posted jobs in the order of posting. True if there were any. */
 static bool take_posted(struct tcp_worker *w)
 {
     struct tcp_job *j = atomic_exchange(&w->list, NULL), *in_order = NULL;
@@ -83,9 +83,9 @@ static bool take_posted(struct tcp_worker *w)
     return true;
 }
 
-/* The job goes on when the socket has bytes, or room. If it cannot be watched (the user has too many
- * watches, no memory) the job ends with what it has moved, and its owner posts the rest when it is called:
- * slower, never wrong. */
+/* Waits until the socket has bytes, or room. If epoll cannot watch the socket (the user has too
+ * many watches, no memory), the job ends with the bytes that it has moved, and its owner posts the
+ * rest at its next call: slower, never wrong. */
 static void wait_for_socket(struct tcp_worker *w, struct tcp_job *j)
 {
     struct epoll_event ev = {.events = (j->sends ? EPOLLOUT : EPOLLIN) | EPOLLONESHOT};
@@ -160,7 +160,7 @@ static void serve(struct tcp_worker *w, struct tcp_job *j)
         make_ready(w, j);
 }
 
-/* Collects the sockets that can go on. timeout: 0, or -1 to sleep. */
+/* Collects the sockets that are ready. timeout: 0, or -1 to sleep. */
 static bool ask_kernel(struct tcp_worker *w, int timeout)
 {
     struct epoll_event ev[EVENTS];
@@ -353,7 +353,7 @@ void tcp_job_free(struct tcp_job *j)
     pthread_mutex_lock(&pool.lock);
     j->worker->streams--;
     pthread_mutex_unlock(&pool.lock);
-    /* The worker may not have given back what it had when it stored DONE. */
+    /* The worker may still hold the lock after it has stored DONE. */
     pthread_mutex_lock(&j->lock);
     pthread_mutex_unlock(&j->lock);
     pthread_mutex_destroy(&j->lock);
@@ -377,7 +377,7 @@ void tcp_job_post(struct tcp_job *j)
     j->rc = 0;
     j->eof = false;
     j->calls = 0;
-    /* Whoever finds it queued may look at the pieces. */
+    /* A thread that sees QUEUED may inspect the pieces. */
     __atomic_store_n(&j->state, TCP_JOB_QUEUED, __ATOMIC_RELEASE);
     post_job(j);
 }
@@ -396,7 +396,8 @@ static void take_back(struct tcp_job *j)
 
 void tcp_job_cancel(struct tcp_job *j)
 {
-    /* A call of the worker's ends soon, and one that waits is woken by its socket: everything on it has ended. */
+    /* A system call of the worker ends soon, and the shutdown wakes a waiting one, because it ends
+     * everything on the socket. */
     if (tcp_job_busy(j) || is_ending(j))
         shutdown(j->fd, SHUT_RDWR);
     pthread_mutex_lock(&j->lock);

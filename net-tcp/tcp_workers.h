@@ -61,7 +61,8 @@ struct tcp_job {
     int rc;         /* 0, or a negative errno: the stream's error, or -ECANCELED */
     bool eof;       /* receiving: the peer has closed its end */
     unsigned calls; /* system calls on the socket */
-    bool revoked; /* by tcp_job_revoke: nothing was moved after that, and the stream cannot go on */
+    /* set by tcp_job_revoke: nothing was moved after it; the stream cannot continue */
+    bool revoked;
 
     /* The worker's. */
     struct tcp_job *next;

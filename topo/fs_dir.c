@@ -28,7 +28,7 @@ struct inside {
 struct fs_dir {
     struct pvn_topo_fs fs;
     int fd;
-    int sys_fd; /* stands for /sys, or -1 */
+    int sys_fd; /* directory used as /sys, or -1 */
     struct inside in;
 };
 

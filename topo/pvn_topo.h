@@ -123,7 +123,7 @@ struct pvn_topo_pci_link {
     int speed_mts, speed_max_mts;
     /* Lanes 0..32 (0: no link now) or PVN_TOPO_UNKNOWN. */
     int width, width_max;
-    /* As sysfs wrote them, "" where absent: NCCL compares texts. */
+    /* As sysfs wrote them, "" if absent: NCCL compares texts. */
     char speed_text[32], speed_max_text[32];
     /* width_max as sysfs wrote it: 255 for an unknown width, which NCCL takes for a number of
      * lanes; PVN_TOPO_UNKNOWN if there is no number. */
@@ -146,8 +146,8 @@ struct pvn_topo_pci {
     int vendor, device, subvendor, subdevice;
     int revision;                   /* 8 bits or PVN_TOPO_UNKNOWN */
     char driver[PVN_TOPO_NAME_MAX]; /* "" when none is bound (see driver_bound) or unknown */
-    enum pvn_topo_tri driver_bound; /* UNKNOWN where the function has no files */
-    int numa;           /* as written, -1 kept; PVN_TOPO_UNKNOWN where there is no file */
+    enum pvn_topo_tri driver_bound; /* UNKNOWN if the function has no files */
+    int numa;           /* as written, may be -1; PVN_TOPO_UNKNOWN if there is no file */
     char numa_text[16]; /* the text itself: NCCL distinguishes CPUs by it */
     char local_cpulist[PVN_TOPO_TEXT_MAX]; /* "0-15,32-47", "" unknown or too long */
     int iommu_group; /* number, -1: function is in no group, PVN_TOPO_UNKNOWN */
@@ -220,7 +220,7 @@ struct pvn_topo_gid {
     int index;
     uint8_t raw[16];
     enum pvn_topo_gid_type type;
-    char ndev[PVN_TOPO_NAME_MAX]; /* "" where the kernel gives none */
+    char ndev[PVN_TOPO_NAME_MAX]; /* "" if the kernel gives none */
 };
 
 enum pvn_topo_link_layer {
@@ -281,7 +281,7 @@ enum pvn_topo_gpu_kind {
     PVN_TOPO_GPU_NVIDIA = 0,
     PVN_TOPO_GPU_AMD,
     PVN_TOPO_GPU_INTEL,
-    PVN_TOPO_GPU_ACCEL, /* class 0x12xx or 0x0b40: stands in for a GPU in the pictures */
+    PVN_TOPO_GPU_ACCEL, /* class 0x12xx or 0x0b40: drawn like a GPU */
 };
 
 struct pvn_topo_gpu {
@@ -294,7 +294,7 @@ struct pvn_topo_gpu {
 
 struct pvn_topo_module {
     char name[PVN_TOPO_NAME_MAX];
-    char version[PVN_TOPO_TEXT_MAX]; /* "" where the module states none */
+    char version[PVN_TOPO_TEXT_MAX]; /* "" if the module states none */
 };
 
 struct pvn_topo_nvidia {
@@ -506,7 +506,7 @@ enum pvn_topo_smi_class {
     PVN_TOPO_SMI_PHB,      /* through one host bridge */
     PVN_TOPO_SMI_NODE,     /* between host bridges of one NUMA node */
     PVN_TOPO_SMI_SYS,      /* between NUMA nodes */
-    PVN_TOPO_SMI_UNKNOWN,  /* a gap in the tree, or an unknown NUMA node where there are several */
+    PVN_TOPO_SMI_UNKNOWN,  /* a gap in the tree, or an unknown NUMA node if there are several */
 };
 
 /* The source of a distance, which decides how reliable it is. */
@@ -519,7 +519,7 @@ enum pvn_topo_trust {
 };
 
 struct pvn_topo_distance {
-    enum pvn_topo_smi_class smi;  /* PVN_TOPO_SMI_UNKNOWN where trust is PVN_TOPO_TRUST_HIDDEN */
+    enum pvn_topo_smi_class smi;  /* PVN_TOPO_SMI_UNKNOWN if trust is PVN_TOPO_TRUST_HIDDEN */
     enum pvn_topo_smi_class seen; /* as the tree shows it, even if trust is PVN_TOPO_TRUST_HIDDEN */
     enum pvn_topo_trust trust;
     int common; /* nearest common bridge (index), or -1 when they meet at a host bridge or above */

@@ -78,7 +78,7 @@ void *pvn_topo_array_add(void **array, int *n, size_t size)
 {
     char *element;
 
-    /* Grown at every power of two, so that no capacity has to be stored beside each array. */
+    /* The array grows at every power of two, so no capacity is stored beside it. */
     if ((*n & (*n - 1)) == 0) {
         size_t cap = *n == 0 ? 1 : 2 * (size_t)*n;
         void *bigger = realloc(*array, cap * size);
@@ -129,7 +129,7 @@ int pvn_topo_read_int(struct pvn_topo_reader *r, const char *dir, const char *na
     char text[64];
     int value;
 
-    /* Captures hold an empty file where the kernel refused the read (the speed of a link that is
+    /* Captures have an empty file if the kernel refused the read (the speed of a link that is
      * down). */
     if (!pvn_topo_read_text(r, dir, name, text, sizeof(text)) || text[0] == '\0')
         return PVN_TOPO_UNKNOWN;

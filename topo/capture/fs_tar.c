@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* A tar image in memory as the store: POSIX ustar with GNU long names ('L', 'K') and the path and
- * linkpath records of pax headers, which is what pvn_topo_gather, GNU tar and bsdtar write.
- * A leading directory that all entries share and that is not sys, proc or etc (the name of a
- * capture) is dropped. */
+ * linkpath records of pax headers, as written by pvn_topo_gather, GNU tar and bsdtar. If all
+ * entries share a leading directory (the name of a capture) other than sys, proc or etc, it is
+ * dropped. */
 #include "topo/capture/open.h"
 #include "topo/pvn_topo.h"
 

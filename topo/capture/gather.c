@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo gather: a machine as a small tar for a bug report. The model is loaded once through a recorder, a file
- * system that passes each call on to the real one and keeps what was read. These records, with names and serial
- * numbers taken out (redact.c), are the tar, so loading it reads the same files. */
+/* pvn-topo gather: packs a machine into a small tar for a bug report. The model is loaded once
+ * through a recorder, a file system that forwards each call to the real one and keeps the data
+ * read. These records, without names and serial numbers (redact.c), become the tar, so loading it
+ * reads the same files. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A tar file: POSIX ustar headers, with GNU 'L' and 'K' entries
- * where a name or a link is too long. */
+/* Writes a tar file: POSIX ustar headers, with GNU 'L' and 'K' entries if a name or a link is too
+ * long. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

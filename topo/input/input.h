@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Files, pipes and standard input that describe a machine, in any of the forms that pvn-topo reads:
- * a tar of pvn-topo gather or of hwloc-gather-topology, compressed or not, or what another tool
- * printed. For the tool; a directory is read by pvn_topo_load. Not thread safe. */
+/* Files, pipes and standard input that describe a machine, in any form that pvn-topo reads: a tar
+ * of pvn-topo gather or of hwloc-gather-topology, compressed or not, or the output of another tool.
+ * For the tool; a directory is read by pvn_topo_load. Not thread safe. */
 #ifndef PVN_TOPO_INPUT_INPUT_H
 #define PVN_TOPO_INPUT_INPUT_H
 

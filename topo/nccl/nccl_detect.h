@@ -48,9 +48,10 @@ int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list);
 
 /* Reduces doc to the elements that a file for NCCL_TOPO_FILE should have. 0 or -ENOMEM.
  *   version    stays: 1 for NCCL, 2 for AMD's RCCL, which accepts no other
- *   gpu, nic   go: NCCL finds them by itself, and those in a file win even if they are wrong. The name of a NIC that
- *              the file puts on a cpu stays, since no PCI function stands for it
- *   bridges    get link_speed and link_width where no sysfs describes them */
+ *   gpu, nic   are removed: NCCL finds them by itself, and would prefer a file's even if they are
+ *              wrong. The name of a NIC that the file has directly on a cpu stays, because no PCI
+ *              function stands for it
+ *   bridges    get link_speed and link_width if no sysfs describes them */
 int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc);
 
 #ifdef __cplusplus

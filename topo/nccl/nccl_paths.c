@@ -370,7 +370,7 @@ static int decide_routes(struct pvn_topo_ntree *t)
     return 0;
 }
 
-/* Diverts GPU pairs that may not communicate directly through the CPU (ncclTopoCheckP2p). */
+/* Routes GPU pairs through the CPU if they may not communicate directly (ncclTopoCheckP2p). */
 static void divert_gpu_pairs(struct pvn_topo_ntree *t)
 {
     int devs = 0;

@@ -81,8 +81,8 @@ struct pvn_topo_nccl_env {
 
 #define PVN_TOPO_MERGE_PORT PVN_TOPO_NPATH_NVL /* NCCL gives PORT the number of NVL */
 
-/* Fills env from a look-up with getenv's contract (NULL when unset); get may be NULL for all
- * defaults. Values are read as NCCL reads them, old single digits of the levels included. */
+/* Fills env by a lookup function with getenv's contract (NULL if unset); get may be NULL for all
+ * defaults. Values are read as NCCL reads them, including the old single digits of the levels. */
 void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
                             const char *(*get)(const char *name, void *user), void *user);
 
@@ -140,7 +140,7 @@ struct pvn_topo_nnode {
             int port;
             uint64_t guid;
             bool has_guid;
-            int speed;       /* Mb/s as NCCL takes it: 10000 when the document says 0 or less */
+            int speed;       /* Mb/s as NCCL takes it: 10000 if the document has 0 or less */
             int gdr;         /* 1 yes, 0 no, -1 not stated */
             int rail, plane; /* -1 unset */
         } net;

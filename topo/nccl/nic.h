@@ -20,7 +20,7 @@ enum pvn_topo_nic_choice {
 };
 
 struct pvn_topo_nic {
-    char name[PVN_TOPO_NAME_MAX]; /* "mlx5_0", "mlx4_0:2" where there are several ports, "ens1f0" */
+    char name[PVN_TOPO_NAME_MAX]; /* "mlx5_0", "mlx4_0:2" if there are several ports, "ens1f0" */
     int rdma, port_index;         /* index in topo->rdmas and its ports, or -1 */
     int net;                      /* index in topo->nets, or -1 */
     int pci;                      /* index in topo->pci, or -1 */

@@ -305,7 +305,7 @@ static int outstanding(const struct pvn_pairs_channel *c)
     return n;
 }
 
-/* Makes progress on receives: whether something moved, or -1. */
+/* Makes progress on receives. 1 if something moved, 0, or -1. */
 static int receive(struct pvn_pairs *p, struct in_sub *r)
 {
     int moved = pvn_in_progress(p->r, &r->in);
@@ -325,7 +325,7 @@ static int send(struct pvn_pairs *p, struct out_sub *o)
     return rc < 0 ? -1 : moved | rc;
 }
 
-/* Makes a pass over a channel's batch: whether something moved, or -1. *left counts streams that
+/* Makes a pass over a channel's batch. 1 if something moved, 0, or -1. *left counts streams that
  * still have to receive or to post. */
 static int pass(struct pvn_pairs *p, struct pvn_pairs_channel *c, int *left)
 {
@@ -401,7 +401,7 @@ static void assign(struct pvn_pairs *p, const struct pvn_pair_op *op, int n)
     }
 }
 
-/* Makes a pass over all channels: whether something moved, or -1. *busy: the group is not
+/* Makes a pass over all channels. 1 if something moved, 0, or -1. *busy: the group is not
  * finished. */
 static int pass_all(struct pvn_pairs *p, int *busy)
 {

@@ -187,7 +187,7 @@ static int attend_to_sends(void *arg)
     return outstanding && !g->failed;
 }
 
-/* Makes a pass over the sends of all channels: whether something moved, or -1. *waits: a channel
+/* Makes a pass over the sends of all channels. 1 if something moved, 0, or -1. *waits: a channel
  * with outstanding sends, or -1. */
 static int pass_sends(struct pvn_ring *g, int *waits)
 {
@@ -241,7 +241,7 @@ static int copy_alone(struct pvn_ring *g, uint64_t iters)
     return 0;
 }
 
-/* Makes a pass over a channel: whether something moved, or -1. */
+/* Makes a pass over a channel. 1 if something moved, 0, or -1. */
 static int pass(struct pvn_ring *g, struct pvn_ring_channel *c)
 {
     int moved = pvn_in_progress(g->r, &c->in), rc = 0;

@@ -40,7 +40,7 @@ struct start {
     char refused[PVN_ERR_TEXT_LEN]; /* why the plugin refuses the settings; "" if it accepts them */
     char no_key[PVN_ERR_TEXT_LEN];  /* why no connection would be made; "" */
     char range[PVN_ERR_TEXT_LEN];   /* why no RDMA port would be used; "" */
-    char failed[PVN_ERR_TEXT_LEN];  /* why the look for devices has failed; "" */
+    char failed[PVN_ERR_TEXT_LEN];  /* why the search for devices has failed; "" */
     char said[SAID][TEXT];          /* warnings */
     int n_said, of_settings;        /* the first of_settings warnings are about settings */
     int set;                        /* parameters that are not at their default */

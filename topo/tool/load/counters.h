@@ -8,7 +8,7 @@
 
 struct json_t;
 
-/* Limit of the seconds between check's two snapshots, if counters are shown and may change. */
+/* Limit of --interval, the seconds between check's two snapshots. */
 #define TOOL_INTERVAL_MAX_S 60.0
 
 /* Sleeps; returns at once for 0 or less. */
