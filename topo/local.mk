@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # topo/: the topology library and the pvn-topo tool.
-#   libpvntopo.la       the machine as sysfs shows it, and what NCCL makes of it: libc only, so that the
-#                       plugin links it
-#   libpvntopotool.la   what only the tools need, so that the plugin does not carry it: captures, hints and
-#                       merges, counters, checks and remedies, GPUDirect verdicts, NCCL's XML read and judged (expat)
-# Data flows in one direction, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it),
-# topo/counters <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only what stands left of it.
+#   libpvntopo.la       the machine as sysfs shows it, and NCCL's view of it; needs only libc, so the plugin links it
+#   libpvntopotool.la   the parts for the tools only: captures, hints and merges, counters, checks and remedies,
+#                       GPUDirect verdicts, the reader and the linter of NCCL's XML (expat)
+# Data and includes go in one direction: topo (the machine's model) <- topo/nccl (NCCL's view of it), topo/counters
+# <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only folders on its left.
 noinst_LTLIBRARIES += libpvntopo.la
 if TOOLS
 noinst_LTLIBRARIES += libpvntopotool.la

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# plugin/perf/: pvn-perf, which loads any net plugin and drives it as NCCL does. A folder stands on those above it:
-#   workload, driver   what is sent: models, plans, values that can be checked; NCCL's calls to any plugin
+# plugin/perf/: pvn-perf, which loads any net plugin and drives it as NCCL does. A folder may use those above it:
+#   workload, driver   the data: models, plans, values that can be checked; NCCL's calls to any plugin
 #   options            the command line
-#   rank               one rank: its memory, slots, time measurement, errors, what it reports
-#   patterns           how ranks exchange messages: p2p, ring, pairs of ranks, mesh
+#   rank               one rank: its memory, slots, time measurement, errors, reports
+#   patterns           exchanges of messages between ranks: p2p, ring, pairs of ranks, mesh
 #   jobs               a measurement in processes of its own, and `pvn-perf serve`, which runs one for another host
-#   results            what the ranks reported as text, JSON, CSV and SVG (stands on options and rank alone)
+#   results            the ranks' reports as text, JSON, CSV and SVG (uses only options and rank)
 #   libpvn-netdrv.la   the driver, for pvn-perf and for the tests of the plugin
-#   libpvn-perf.la     the rest of pvn-perf but its main, for pvn-perf and for its tests
+#   libpvn-perf.la     the rest of pvn-perf except main, for pvn-perf and for its tests
 
 if TOOLS
 noinst_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# plugin/tools/: what pvn-perf and pvn-topo share and the plugin does not need: their options, how ranks that a
-# launcher started find each other, the checksum of a file, and standard streams that are closed.
+# plugin/tools/: code that pvn-perf and pvn-topo share and the plugin does not need: options, the rendezvous of a
+# launcher's ranks, the checksum of a file, and the repair of closed standard streams.
 if TOOLS
 noinst_LTLIBRARIES += libpvn-tools.la
 else

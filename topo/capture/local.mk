@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# topo/capture: a machine described elsewhere: captures of sysfs as tar, hints, a host's dump merged into a guest's.
+# topo/capture: machines described elsewhere: tar captures of sysfs, hints, a host's dump merged into a guest's.
 libpvntopotool_la_SOURCES += \
     topo/capture/edit.c \
     topo/capture/edit.h \

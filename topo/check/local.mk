@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# topo/check: what is wrong with a machine, and what to do about it.
+# topo/check: checks of a machine, with remedies.
 libpvntopotool_la_SOURCES += \
     topo/check/check.c \
     topo/check/check.h \

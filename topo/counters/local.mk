@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# topo/counters: the counters of adapters, and what each means.
+# topo/counters: the counters of adapters that show faults, with their meanings.
 libpvntopotool_la_SOURCES += \
     topo/counters/counter_table.c \
     topo/counters/counters.h \

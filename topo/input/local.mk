@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# topo/input: descriptions of a machine in other forms than its own files: compressed, through a pipe, as other
-# tools write them. For the tool only.
+# topo/input: descriptions of a machine in other forms: compressed, through a pipe, or written by other tools. Only
+# for the tool.
 libpvntopotool_la_SOURCES += \
     topo/input/hwloc.c \
     topo/input/inflate.c topo/input/inflate.h \

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# topo/nccl: NCCL's document, reduced tree, paths and choices, and the advice beside them.
+# topo/nccl: NCCL's document, reduced tree, paths and choices, and our advice.
 libpvntopo_la_SOURCES += \
     topo/nccl/advice.c topo/nccl/assign.c topo/nccl/assign.h \
     topo/nccl/nccl_detect.c topo/nccl/nccl_detect.h \

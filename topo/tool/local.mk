@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# topo/tool/: the pvn-topo command (jansson; libpci is loaded at run time). A folder stands on those above it:
-#   base     what all commands share: names and sentences for people, JSON for programs, files that are written
-#   load     what commands work on: a machine or an NCCL file, counters of adapters, answers of many hosts
-#   stat     what the plugin's processes do, on this host or on many
-#   show     a machine shown or written: dump, matrix, pairs, why, diff, merge, gather, params
-#   check    a machine, an NCCL file or many hosts judged: check, lint
-# options.c has the commands and options, main.c calls the commands; overview.c answers a call without a command.
+# topo/tool/: the pvn-topo command (jansson; libpci is loaded at run time). A folder may use those above it:
+#   base     shared by all commands: names and sentences for people, JSON for programs, output files
+#   load     inputs of the commands: a machine or an NCCL file, counters of adapters, answers of many hosts
+#   stat     the plugin's processes, on this host or on many
+#   show     commands that show or write a machine: dump, matrix, pairs, why, diff, merge, gather, params
+#   check    commands that check a machine, an NCCL file or many hosts: check, lint
+# options.c has the commands and options; main.c calls the commands; overview.c answers a call without a command.
 if TOOLS
 pvn_topo_schemadir = $(pkgdatadir)
 dist_pvn_topo_schema_DATA = topo/pvn-topo.schema.json
