@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The engine's life, its requests and its progress loop; see engine.h. */
+/* Creation, progress loop and counters of the engine; see engine.h. */
 #include "engine/engine_recv.h"
 #include "engine/engine_tx.h"
 
@@ -130,7 +130,7 @@ void pvn_engine_count(const struct pvn_engine *e, struct pvn_live *out)
 {
     uint64_t opened;
 
-    /* In this order no message is done that is not opened. */
+    /* Completed messages are read first, so that their number never exceeds that of opened ones. */
     out->msgs = __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE);
     out->bytes = __atomic_load_n(&e->stats.bytes, __ATOMIC_ACQUIRE);
     if (e->tx) {
@@ -153,7 +153,8 @@ int pvn_engine_pending(const struct pvn_engine *e)
     return eng_pending(e);
 }
 
-/* Events of a lane with eng_moves(). Apart, as eng_posted() and eng_announced(), so that nothing is kept for it elsewhere. */
+/* Handles events of a lane with eng_moves(). A function of its own, like eng_posted() and
+ * eng_announced(), so that its caller need not save registers for it. */
 __attribute__((noinline)) static void came(struct pvn_lane *l, const struct pvn_event *ev, int n)
 {
     if (eng_moved(l))
@@ -167,7 +168,7 @@ static inline int take(struct pvn_engine *e, struct pvn_lane *l, const struct pv
     return e->tx ? eng_tx_events(e, ev, n) : eng_rx_events(e, l, ev, n);
 }
 
-/* Takes a whole batch of events of a lane, and the next ones while there may be more. */
+/* Takes a full batch of events of a lane, and further batches while there may be more. */
 __attribute__((noinline)) static int take_more(struct pvn_engine *e, struct pvn_lane *l,
                                                struct pvn_event *ev)
 {
@@ -203,7 +204,7 @@ int eng_kick_all(struct pvn_engine *e)
     return rc;
 }
 
-/* Posts again: the lanes had no room for it before. */
+/* Posts what the lanes had no room for before. */
 static int post_again(struct pvn_engine *e)
 {
     if (e->tx)
@@ -233,9 +234,9 @@ static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e,
     return __builtin_expect(n == 0, 1) ? 0 : pvn_engine_fail_lane(e, l, n);
 }
 
-/* Lanes are kicked after all have been polled: an event of one may make another one due. If posts are
- * queued, lanes are polled even though their watched words are unchanged: a completion frees slots in the
- * send queue without changing them. */
+/* Polls all lanes before it kicks any, because an event of one lane may make a kick of another one due.
+ * While posts wait, lanes are polled even if their watched words are unchanged, because a completion frees
+ * slots in the send queue without changing these words. */
 __attribute__((noinline)) static int progress_all(struct pvn_engine *e)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
@@ -247,7 +248,7 @@ __attribute__((noinline)) static int progress_all(struct pvn_engine *e)
     return __builtin_expect(e->unposted, 0) ? post_and_kick(e) : eng_kick_all(e);
 }
 
-/* The order is that of what is frequent: a call that finds nothing goes no further than this function. */
+/* Ordered by frequency: a call that finds nothing stays in this function. */
 int pvn_engine_progress(struct pvn_engine *e)
 {
     if (__builtin_expect(e->state != ENG_RUNS, 0))

@@ -1,12 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * isend, irecv and test of an engine. Inline: comm.c, their only caller in the plugin, has one function of
- * each, and as calls they would cost a message of 8 bytes 120 instructions of some 800.
+ * isend, irecv and test of an engine. They are inline because function calls would cost a message of
+ * 8 bytes 120 instructions of some 800. comm.c, their only caller in the plugin, calls each in one place.
  *
- * All return 0 or a negative errno (then pvn_engine_err says why). *req is NULL with 0 when the call must
- * be repeated later (no free request, no clear-to-send yet). Buffers belong to the caller and stay until
- * the request completes. mr may be NULL where no lane needs a registration. n: 1 to PVN_MAX_RECVS.
+ * All return 0 or a negative errno; pvn_engine_err then says why. A return of 0 with *req NULL means that
+ * the caller must try again later (no free request, no clear-to-send yet). Buffers belong to the caller
+ * and must stay until the request completes. mr may be NULL where no lane needs a registration.
+ * n: 1 to PVN_MAX_RECVS.
  */
 #ifndef PVN_ENGINE_ENGINE_CALLS_H
 #define PVN_ENGINE_ENGINE_CALLS_H
@@ -17,7 +18,8 @@
 static_assert(offsetof(struct send_msg, req) == 0 && offsetof(struct recv_group, req) == 0,
               "the address of either is its request's");
 
-/* A message that is one chunk, before which nothing waits: by the lane whose turn it is, unless it is short. */
+/* Posts a message of one chunk while no other message waits. A short message takes the first lane, another
+ * one the lane whose turn it is. */
 static inline int eng_post_whole(struct pvn_engine *e, struct send_msg *m)
 {
     struct pvn_lane *l = e->cfg.lanes[0];
@@ -42,8 +44,8 @@ static inline int eng_kick(struct pvn_engine *e)
     return due ? eng_kick_all(e) : 0;
 }
 
-/* The message with the next number. gcc takes an address of known alignment as one value; that of an element of the
- * array it computes again for each of the fields, in 20 instructions. */
+/* The entry of the next message. The assumed alignment makes gcc compute its address once. Without it,
+ * gcc computes the address again for each field, in 20 instructions. */
 static inline struct send_msg *eng_next_msg(struct sender *tx)
 {
     return __builtin_assume_aligned(&tx->msg[tx->next % MSG_RING], _Alignof(struct send_msg));
@@ -61,7 +63,8 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     struct send_msg *m = eng_next_msg(tx);
     if (__builtin_expect(m->req.state != REQ_FREE, 0))
         return m->req.state == REQ_KEPT ? pvn_engine_progress(e) : 0;
-    /* Before it is known whether it has a slot, so that none of the arguments outlives a call of the lane. */
+    /* Stored before the lane's next_slot is called, so that the compiler need not save the arguments
+     * across that call. */
     m->w.f.total = m->req.size = size;
     m->w.f.len = (uint32_t)size;
     m->w.f.tag = tag;
@@ -115,8 +118,8 @@ static inline int eng_irecv(struct pvn_engine *e, int n, void *const *data, cons
     return 0;
 }
 
-/* True if a test of the request would find nothing: the words that its lane watches are unchanged. Most
- * tests end here, since NCCL tests all its comms until something comes. */
+/* True if a test of the request would find nothing, because the watched words of its lane are unchanged.
+ * Most tests end here, since NCCL tests all its comms until one of them completes. */
 static inline bool eng_is_still(const struct pvn_req *req)
 {
     return req->state == REQ_OPEN && eng_watch_is_still(req->e->watch);
@@ -127,8 +130,8 @@ static inline bool eng_is_done(const struct pvn_req *req)
     return req->state == REQ_DONE;
 }
 
-/* Bytes of buffer i of a request that is done, which has req->sizes of them: one for each buffer of a receive, one
- * for a send, a 0 for a flush. */
+/* Size of message i of a completed request, in bytes. A receive has one size per buffer, a send has one,
+ * and a flush has one, which is 0; req->sizes is their number. */
 static inline size_t eng_size(const struct pvn_req *req, int i)
 {
     return i == 0 ? req->size : ((const struct recv_group *)req)->ent[i].total;
@@ -142,8 +145,8 @@ static inline void eng_finish(struct pvn_req *req)
         eng_free_group((struct recv_group *)req);
 }
 
-/* Moves the comm along unless the request has completed. One that completed before the comm failed is done all the
- * same. */
+/* Makes progress unless the request has completed. A request that completed before the comm failed stays
+ * completed. */
 static inline int eng_progress_for(struct pvn_req *req)
 {
     if (req->state == REQ_OPEN)

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How an engine stops: by an error, or by the loss of a lane that a failover replaces. */
+/* Stops an engine: for good after an error, or until a failover has replaced a lost lane. */
 #include "engine/engine_priv.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e)
     return &e->pause_err;
 }
 
-/* The lanes may be closed while requests are still tested. */
+/* The lanes may be closed while requests are still tested, so no test may read their watched words. */
 static void stop(struct pvn_engine *e, enum eng_state state)
 {
     e->state = state;
@@ -61,8 +61,8 @@ int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *f
     return code;
 }
 
-/* True for an error that another lane may not have; false for what the peer or the caller did wrong, as memory
- * that is not there or not registered. */
+/* True for an error that may not occur on another lane. False for a mistake of the peer or the caller, e.g.
+ * memory that does not exist or is not registered. */
 static bool is_of_the_lane(const struct pvn_err *err)
 {
     return err->code != -EPROTO && err->code != -EMSGSIZE && err->code != -EBADMSG &&
@@ -70,8 +70,9 @@ static bool is_of_the_lane(const struct pvn_err *err)
            err->fault != PVN_FAULT_INTERNAL;
 }
 
-/* True if an error that is of a wrong request or of a lost adapter is to be taken for a loss. Other lanes do what a lost
- * one could not; a wrong request fails on them as well, and no message is delivered meanwhile. */
+/* True if an `unclear` error, which a wrong request or a lost adapter may have caused, counts as a loss.
+ * After a loss the next lanes deliver messages. A wrong request fails on them as well, with no message
+ * delivered in between. */
 static bool may_be_a_loss(struct pvn_engine *e)
 {
     uint64_t messages = pvn_engine_delivered(e);

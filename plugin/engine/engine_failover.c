@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Failover: the lanes of a comm are replaced, and the messages that the old ones have not delivered
- * go over the new ones; see engine.h. */
+/* Failover: replaces the lanes of a comm and sends the messages that the old lanes have not delivered
+ * over the new ones; see engine.h. */
 #include "engine/engine_recv.h"
 
 #include <errno.h>
@@ -33,7 +33,8 @@ uint64_t pvn_engine_received(const struct pvn_engine *e)
 {
     if (!e->rx)
         return 0;
-    /* Flushes are counted with the receives; one that ends meanwhile makes the sum smaller. */
+    /* stats.msgs counts flushes, too. A flush that ends between the two loads makes the result smaller,
+     * never larger. */
     uint64_t msgs = __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE);
     return msgs - __atomic_load_n(&e->rx->flushed, __ATOMIC_RELAXED) +
            __atomic_load_n(&e->rx->early, __ATOMIC_RELAXED);
@@ -81,7 +82,7 @@ bool pvn_engine_may_use_slots(const struct pvn_engine *e)
     return e->needs_cts || !eng_match_keeps(e->rx);
 }
 
-/* A buffer has its whole message or nothing. */
+/* Forgets the chunks of incomplete messages, because they are sent again from the first byte. */
 static void forget_parts(struct receiver *rx)
 {
     struct recv_group *g[PVN_MAX_REQS];
@@ -96,7 +97,7 @@ static void forget_parts(struct receiver *rx)
         }
 }
 
-/* Open groups get the first slots, which are published again. */
+/* Renumbers the open groups from slot 0; they are announced again. */
 static void number_slots(struct receiver *rx)
 {
     struct recv_group *g[PVN_MAX_REQS];
@@ -106,7 +107,7 @@ static void number_slots(struct receiver *rx)
         g[i]->slot = (uint64_t)i;
         rx->ring[i] = g[i];
     }
-    /* A reader between the two sees too few open requests, and never some that are not there. */
+    /* A thread that reads between the two stores sees too few open requests, never too many. */
     uint64_t fewer = rx->next_slot - (uint64_t)n;
     eng_set(&rx->next_slot, (uint64_t)n);
     __atomic_store_n(&rx->earlier, rx->earlier + fewer, __ATOMIC_RELEASE);
@@ -142,7 +143,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
     e->epoch++;
     eng_flush_end(e);
     if (e->needs_cts) {
-        /* Messages that are not whole will come by slot. */
+        /* Incomplete messages are sent again, and name their slot then. */
         eng_match_free(rx);
         forget_parts(rx);
         number_slots(rx);
@@ -179,7 +180,7 @@ static uint64_t oldest_number(const struct sender *tx)
     return tx->next > MSG_RING ? tx->next - MSG_RING : 0;
 }
 
-/* One that the receiver may not have. */
+/* Message `number` if the receiver may not have it, else NULL. */
 static struct send_msg *open_message(struct sender *tx, uint64_t number)
 {
     struct send_msg *m = &tx->msg[number % MSG_RING];
@@ -245,7 +246,7 @@ void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received)
     tx->unassigned = 0;
 }
 
-/* Buffers of open slots to which a message was sent that is not there. */
+/* Number of buffers of open slots to which a message was sent that the receiver does not have. */
 static int missing_by_slot(const struct sender *tx, const struct pvn_engine_report *r)
 {
     int n = 0;
@@ -267,8 +268,9 @@ static int missing_by_number(const struct sender *tx, const struct pvn_engine_re
     return n;
 }
 
-/* The lanes that this end goes on with were lost before the peer did, too: it has taken nothing
- * from them, and reports what it did before. */
+/* True if the receiver has not resumed since its last report, because the answer was lost together with the
+ * lanes with which this end has resumed. The receiver has got nothing over those lanes and repeats its
+ * report. */
 static bool missed_answer(const struct pvn_engine *e, const struct pvn_engine_report *r)
 {
     return r->epoch + 1 == e->epoch;
@@ -296,8 +298,8 @@ static bool is_possible(const struct pvn_engine *e, const struct pvn_engine_repo
     return true;
 }
 
-/* Completes what the receiver has and marks the rest. *first: the oldest of the rest. 0 or the
- * engine's error. */
+/* Completes the messages that the receiver has and marks the others as unassigned. *first: the oldest of
+ * these. 0 or the engine's error. */
 static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint64_t *first)
 {
     struct sender *tx = e->tx;
@@ -310,7 +312,7 @@ static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint6
         struct send_msg *m = open_message(tx, k);
         if (!m)
             continue;
-        /* One that was waiting for a buffer since an earlier failover has never been sent. */
+        /* A message that is waiting for a buffer since an earlier failover was not sent to any slot. */
         bool waits = m->unassigned;
         m->unassigned = false;
         if (!nothing && !waits && has(r, k, m)) {
@@ -325,7 +327,7 @@ static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint6
     return nothing || again == missing ? 0 : unknown(e);
 }
 
-/* Every message that is sent again begins at its first byte. */
+/* Prepares a message to be sent again from its first byte. */
 static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t number)
 {
     struct plan plan = eng_plan(e, m->req.size);
@@ -344,7 +346,7 @@ static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t nu
     e->stats.kept_again += eng_is_kept(m);
 }
 
-/* Slots are counted from 0 again. */
+/* Slots are numbered from 0 again, the receiver's open ones first. */
 static void number_slots_again(struct sender *tx, const struct pvn_engine_report *r)
 {
     memset(tx->taken, 0, sizeof(tx->taken));

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Flushes: what a receiver's lanes have written into GPU memory is made visible to the GPU. */
+/* Flushes: make the data that a receiver's lanes have written into GPU memory visible to the GPU. */
 #include "engine/engine_priv.h"
 
 #include <assert.h>
@@ -21,8 +21,8 @@ static bool has_gpu(const struct flush_job *j, unsigned gpu)
     return false;
 }
 
-/* The last buffer that got bytes of each GPU: behind a lane's writes to a GPU, one flush covers
- * them all. */
+/* Chooses the last non-empty buffer on each GPU, because one flush covers all earlier writes of a lane to
+ * that GPU. */
 static void choose_targets(struct flush_job *j, int n, void *const *data, const size_t *sizes,
                            const struct pvn_mr *const *mrs)
 {
@@ -49,7 +49,8 @@ static struct flush_job *find_free(struct pvn_engine *e)
     return j;
 }
 
-/* Other threads count receives by what is done less what was flushed, in this order. */
+/* pvn_engine_received subtracts `flushed` from `msgs` in other threads. So `flushed` is counted first:
+ * the difference is never too large. */
 static void done(struct pvn_engine *e, struct flush_job *j)
 {
     eng_count(&e->rx->flushed);
@@ -57,7 +58,7 @@ static void done(struct pvn_engine *e, struct flush_job *j)
     __atomic_store_n(&e->stats.msgs, e->stats.msgs + 1, __ATOMIC_RELEASE);
 }
 
-/* Hands to the lanes what they have not taken yet. */
+/* Hands the flush to the lanes that have not taken it yet. */
 static int post(struct pvn_engine *e, struct flush_job *j)
 {
     uint32_t id = (uint32_t)(j - e->rx->flush);
@@ -103,7 +104,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return 0;
     eng_req_open(e, &j->req);
     eng_count(&e->rx->flushes);
-    if (e->state == ENG_PAUSED) { /* until eng_flush_end */
+    if (e->state == ENG_PAUSED) { /* the flush stays open until eng_flush_end */
         j->waiting = 1;
         j->unposted = 0;
         *out = &j->req;
@@ -118,7 +119,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
     int rc = post(e, j);
     if (rc < 0)
         return rc;
-    if (j->req.state == REQ_DONE) /* nothing to wait for: no request */
+    if (j->req.state == REQ_DONE) /* the caller gets no request, since nothing is in flight */
         j->req.state = REQ_FREE;
     else
         *out = &j->req;

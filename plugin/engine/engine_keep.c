@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Copies of small messages that the lanes have taken and the receiver may not have: their callers go on,
- * and a failover sends the copies. */
+/* Copies of small messages that the lanes have taken but the receiver may not have. Their requests
+ * complete at once, and a failover sends the copies. */
 #include "engine/engine_priv.h"
 
 #include <stdlib.h>
@@ -9,13 +9,14 @@
 
 enum { SHORT_MAX = 64 };
 
-/* Short copies lie together by their messages, one in each page would miss the caches. The others take the place that was
- * given back last, so that no more pages are used than messages are kept at a time. */
+/* Short copies lie side by side, indexed by message, because one in each page would miss the caches. Longer
+ * copies reuse the element of `copy` that was freed last, so that no more pages are touched than messages
+ * are kept at a time. */
 struct keeper {
     int kept;                /* messages that have a copy */
-    int nfree;               /* places of `copy` that are free */
-    uint8_t free[MSG_RING];  /* these, the last one taken first */
-    uint8_t place[MSG_RING]; /* of msg[i], in `copy` */
+    int nfree;               /* free elements of `copy` */
+    uint8_t free[MSG_RING];  /* stack of their indices */
+    uint8_t place[MSG_RING]; /* place[i]: index in `copy` of message msg[i] */
     uint8_t short_copy[MSG_RING][SHORT_MAX];
     uint8_t copy[MSG_RING][PVN_KEEP_MAX];
 };
@@ -52,7 +53,8 @@ static uint8_t *take_copy(struct keeper *k, const struct send_msg *m, uint32_t i
     return k->copy[k->place[i]];
 }
 
-/* Lanes with clear-to-send may read the memory itself, and through its registration. */
+/* Lanes with clear-to-send may still read the caller's memory, through its registration, so their messages
+ * are not kept. */
 bool eng_may_keep(const struct pvn_engine *e, size_t size, const struct pvn_mr *mr)
 {
     return !e->needs_cts && size <= PVN_KEEP_MAX && size <= e->chunk &&

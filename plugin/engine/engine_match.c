@@ -3,11 +3,11 @@
 /*
  * Matching on the receiving side of comms without clear-to-send.
  *
- * Message k, in the sender's order, goes to the oldest posted buffer with its tag. Lanes deliver
- * chunks of several streams in any order between streams, so a chunk of message k+1 may be met
- * first: it then waits in its stream until message k is known, because k's tag decides which
- * buffer is left for k+1. That cannot lock up: the sender hands out chunks in message order, so the
- * first chunk of the lowest unknown message is always at the head of some stream.
+ * Message k, in the sender's order, goes to the oldest posted buffer with its tag. Streams are not
+ * ordered among each other, so a chunk of message k+1 may arrive first. It then waits in its stream until
+ * message k is known, because k's tag decides which buffers are left for k+1. This cannot deadlock: the
+ * sender hands out chunks in message order, so the first chunk of the lowest unknown message is always at
+ * the head of some stream.
  */
 #include "engine/engine_priv.h"
 
@@ -32,7 +32,7 @@ void eng_match_free(struct receiver *rx)
     rx->match = NULL;
 }
 
-/* The oldest posted buffer with this tag that has no message yet; false: there is none. */
+/* Finds the oldest posted buffer with this tag that has no message yet. False if there is none. */
 static bool find_buffer(struct receiver *rx, int tag, int *group, int *ent)
 {
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
@@ -110,7 +110,7 @@ static inline void forget_placed(struct placed *p)
     chunk_clear(&p->chunks);
 }
 
-/* Gives a buffer its message. */
+/* Gives a message of `total` bytes to buffer i of the group. */
 static inline void give(struct receiver *rx, int group, int i, uint64_t total)
 {
     struct recv_ent *ent = &rx->groups[group].ent[i];
@@ -123,7 +123,7 @@ static inline void give(struct receiver *rx, int group, int i, uint64_t total)
     rx->match->unmatched--;
 }
 
-/* After a failover the sender may have messages, delivered before, among those it sends again. */
+/* Skips messages that were delivered before a failover: they may lie between those that are sent again. */
 static void skip_known(struct matching *mt)
 {
     const struct msg_map *m = &mt->map[mt->next % MSG_RING];
@@ -131,13 +131,13 @@ static void skip_known(struct matching *mt)
         m = &mt->map[++mt->next % MSG_RING];
 }
 
-/* Finds a buffer for the next message, or keeps it aside. 0, -EAGAIN or an error. */
+/* Gives the next message a buffer, or queues it as unexpected. 0, -EAGAIN or the engine's error. */
 static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 {
     struct receiver *rx = e->rx;
     struct matching *mt = rx->match;
     struct msg_map *m = &mt->map[f->seq % MSG_RING];
-    /* A message that is 256 older is still coming in on another stream: wait for it. */
+    /* The ring entry belongs to message f->seq - MSG_RING, which is still arriving on another stream. */
     if (m->kind == MAP_ENT || m->kind == MAP_UNEXPECTED)
         return -EAGAIN;
     if (mt->unmatched == 0)
@@ -151,7 +151,7 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
         *m = (struct msg_map){
             .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
     } else if (e->state == ENG_PAUSED) {
-        return -EAGAIN; /* it has not been acknowledged, so it is sent again */
+        return -EAGAIN; /* the sender has no acknowledgement for it and sends it again */
     } else {
         int si = 0;
         if (!unexpected_new(e, f, &si))
@@ -163,9 +163,9 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
     return 0;
 }
 
-/* Checks a chunk against what is known of its message and returns its address, once: a second
- * attempt while the first is still being written could outlive the message, and so could a chunk for
- * which the others have left no bytes. */
+/* Checks a chunk against what is known of its message and returns its destination. Each chunk gets its
+ * destination only once, and only while the message has bytes left for it. Otherwise a lane could still
+ * write to the buffer after the message is complete. */
 static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t total,
                   struct placed *placed, uint8_t *base, struct pvn_place *to)
 {
@@ -234,7 +234,7 @@ static int put(struct pvn_engine *e, const struct pvn_buffer *b, const void *src
     return rc;
 }
 
-/* A whole message that was kept aside goes to the buffer that claimed it. */
+/* Copies a complete unexpected message to the buffer that claimed it. */
 static int deliver_unexpected(struct pvn_engine *e, struct unexpected *s)
 {
     struct receiver *rx = e->rx;
@@ -355,8 +355,8 @@ void eng_match_rewind(struct receiver *rx)
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
 {
     struct matching *mt = rx->match;
-    /* The oldest open slot exactly: the search for a buffer starts here, and from one that is a ring or
-     * more behind the newest groups it would meet those first. */
+    /* oldest_slot has to be exact, because find_buffer starts there. If it started SLOT_RING or more behind
+     * the newest groups, it would find these groups before older ones. */
     rx->oldest_slot = rx->next_slot > SLOT_RING ? rx->next_slot - SLOT_RING : 0;
     while (rx->oldest_slot < rx->next_slot && !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placing on the receiving side of clear-to-send comms whose lanes bring payloads to their buffers by
- * themselves, as TCP does.
+ * Destinations of chunks on the receiving side of clear-to-send comms whose lanes write payloads to the
+ * buffers themselves (PVN_LANE_PLACES), as TCP does.
  *
- * The sender names slot and buffer, which it has from an entry, so a chunk never waits for a buffer and
- * nothing is kept aside. What it names is checked: a peer that breaks the rules gets no byte written
- * but into a posted buffer that has been announced to it, and none into one that is complete.
+ * The sender names slot and buffer, which it knows from a clear-to-send entry. So a chunk never waits for
+ * a buffer, and no message is unexpected. Slot and buffer are checked: a malformed peer can write only
+ * into a posted buffer that has been announced to it and is not complete.
  */
 #include "engine/engine_priv.h"
 

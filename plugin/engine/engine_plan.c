@@ -1,13 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How a message is cut into chunks. */
+/* Cuts messages into chunks. */
 #include "engine/engine_priv.h"
 
 enum { PAGE = 4096 };
 
 size_t eng_chunk(const struct pvn_engine_cfg *cfg)
 {
-    /* A lone lane shares the message with none, so cutting it only costs. */
+    /* The only lane of a comm carries the whole message, so cutting it only costs. */
     size_t lone = cfg->nlanes == 1 ? cfg->lanes[0]->lone_chunk : 0;
     size_t chunk = cfg->chunk > lone ? cfg->chunk : lone;
     for (int i = 0; i < cfg->nlanes; i++) {
@@ -18,8 +18,8 @@ size_t eng_chunk(const struct pvn_engine_cfg *cfg)
     return chunk;
 }
 
-/* Chunks of the usual size; larger ones when the message would need more than PVN_MAX_CHUNKS, in
- * whole pages so that no page is written by two lanes. */
+/* Uses chunks of the usual size unless the message would need more than PVN_MAX_CHUNKS of them. Larger
+ * chunks are whole pages, so that two lanes never write to the same page. */
 struct plan eng_cut(size_t size, size_t chunk)
 {
     size_t least = (size + PVN_MAX_CHUNKS - 1) / PVN_MAX_CHUNKS;

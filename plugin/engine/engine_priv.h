@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the engine's files. Only engine*.c, engine_tx.h and, by engine_calls.h, comm.c include it. */
+/* Shared by the engine's files. Only engine*.c, engine_tx.h, engine_recv.h and, through engine_calls.h,
+ * comm.c include it. */
 #ifndef PVN_ENGINE_ENGINE_PRIV_H
 #define PVN_ENGINE_ENGINE_PRIV_H
 
@@ -13,12 +14,12 @@ enum {
     CHUNK_WORDS = (PVN_MAX_CHUNKS + 63) / 64,
     SLOT_RING = PVN_SLOT_SPAN, /* open slots of a clear-to-send comm, both ends */
     MSG_RING = 256,            /* PVN_MAX_SENDS: open messages, both ends */
-    UNEXPECTED_SLOTS = 64,     /* messages kept aside for a buffer with their tag */
+    UNEXPECTED_SLOTS = 64,     /* unexpected messages that wait for a buffer with their tag */
     NO_INDEX = -1,
-    MAX_TOTAL_LOG2 = 40 /* 1 TiB: no message is longer; bounds what the wire can make us compute */
+    MAX_TOTAL_LOG2 = 40 /* a message has less than 1 TiB; bounds sizes that the peer sends */
 };
 
-/* Which chunks have been seen. One bit each: the whole cost of exactly-once on the healthy path. */
+/* The chunks that have been seen, a bit each. It makes sure that each chunk counts only once. */
 struct chunk_set {
     uint64_t w[CHUNK_WORDS];
 };
@@ -38,53 +39,53 @@ static inline void chunk_add(struct chunk_set *s, unsigned c)
     s->w[c / 64] |= UINT64_C(1) << (c % 64);
 }
 
-/* How a message is cut. Both ends never need to agree on it: every chunk carries its offset. */
+/* How a message is cut into chunks. The ends need not agree on it, because every chunk carries its
+ * offset. */
 struct plan {
     size_t chunk;   /* bytes of every chunk but the last */
     unsigned count; /* 1 .. PVN_MAX_CHUNKS */
 };
 
 enum req_kind { REQ_SEND, REQ_RECV, REQ_FLUSH };
-/* KEPT: no request any more, but its message has to stay, see engine_keep.c. */
+/* KEPT: the request has been tested, but a copy of its message is still kept, see engine_keep.c. */
 enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE, REQ_KEPT };
 
-/* A request, which the caller holds: the first member of a message, a group or a flush. It lives until
- * test has reported it done. */
+/* A request, to which the caller has a pointer: the first member of a message, a group or a flush. It
+ * lives until test has reported it done. */
 struct pvn_req {
     void *owner; /* see pvn_req_owner */
     struct pvn_engine *e;
     uint64_t born; /* ns */
-    size_t size;   /* of a send; of a receive of one buffer, once it is done; of a flush 0 */
-    uint8_t state;
-    uint8_t sizes; /* that test gives: buffers of a receive, else 1 */
-    uint8_t kind;  /* fixed */
-    uint8_t left;  /* of a receive: buffers not done */
-    uint8_t
-        after; /* its state once it is tested: REQ_FREE, or REQ_KEPT while a copy of it is kept */
+    size_t size;   /* bytes: of a send; of a completed receive its first buffer; of a flush 0 */
+    uint8_t state; /* enum req_state */
+    uint8_t sizes; /* number of sizes that test returns: buffers of a receive, else 1 */
+    uint8_t kind;  /* enum req_kind; constant */
+    uint8_t left;  /* receive: buffers that are not done */
+    uint8_t after; /* state after the final test: REQ_KEPT while a copy is kept, else REQ_FREE */
 };
 
 static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
 
-/* One message at its sender, in msg[its number % MSG_RING]; two cache lines. */
+/* One message at its sender, in msg[message number % MSG_RING]; two cache lines. */
 struct send_msg {
     struct pvn_req req;
-    uint16_t count;  /* chunks; 1 while it is free */
-    uint16_t next;   /* first chunk not posted yet; 1 while it is free */
-    uint16_t ndone;  /* of a message that is cut: chunks whose PVN_EV_SENT came */
-    bool unassigned; /* sent again after a failover, and no buffer has been found for it yet */
-    /* The first chunk; the others are made of it, and all but the last are as long. Its offset and
-     * number stay 0. */
+    uint16_t count;  /* chunks; 1 while the entry is free */
+    uint16_t next;   /* first chunk not posted yet; 1 while the entry is free */
+    uint16_t ndone;  /* if the message has several chunks: those whose PVN_EV_SENT came */
+    bool unassigned; /* has to be sent again after a failover, and has no buffer yet */
+    /* The first chunk, with offset 0 and number 0. The others are derived from it; all but the last
+     * have the same length. */
     struct pvn_write w;
 } __attribute__((aligned(64)));
 static_assert(sizeof(struct send_msg) == 128, "a message is two cache lines");
 
 /* The state of one buffer of a grouped receive. */
 struct recv_ent {
-    bool matched; /* a message has been given to it, or has begun to arrive */
+    bool matched; /* the buffer has a message, or a message for it has begun to arrive */
     bool done;
     bool total_known;
-    uint64_t total;
-    /* Valid once the total is known. */
+    uint64_t total; /* bytes of the message */
+    /* Valid only with total_known. */
     uint64_t got;
     struct chunk_set seen; /* chunks that are complete */
 };
@@ -92,33 +93,33 @@ struct recv_ent {
 /* One grouped receive. */
 struct recv_group {
     struct pvn_req req;
-    struct recv_group *next_free; /* behind it in the list of those without a request */
+    struct recv_group *next_free; /* in the list of groups without a request */
     uint64_t slot;
     struct pvn_buffer buf[PVN_MAX_RECVS];
     struct recv_ent ent[PVN_MAX_RECVS];
 };
 
-/* One flush: a buffer of each GPU, with every lane. */
+/* One flush: one buffer of each GPU, flushed by every lane. */
 struct flush_job {
     struct pvn_req req;
     int n;
     const void *addr[PVN_MAX_RECVS];
     const struct pvn_mr *mr[PVN_MAX_RECVS];
-    uint64_t unposted; /* a bit per buffer and lane: that lane has not taken it yet */
-    unsigned waiting;  /* answers that are still to come */
+    uint64_t unposted; /* a bit per buffer and lane: the lane has not taken the flush yet */
+    unsigned waiting;  /* pairs of buffer and lane whose flush is not finished */
 };
 
-/* The part of one buffer's message that lanes have placed (PVN_LANE_PLACES). It is never more than the
- * message has, so when the message is complete no lane writes to the buffer any more. */
+/* The part of one buffer's message whose destination lanes have requested (`place`). `bytes` never
+ * exceeds the message's size, so no lane still writes to the buffer when the message is complete. */
 struct placed {
     uint64_t bytes;
-    struct chunk_set chunks; /* that some lane is writing or has written */
-    /* Clear-to-send comms only; struct recv_ent has the size of a matched message. */
+    struct chunk_set chunks; /* chunks that a lane is writing or has written */
+    /* Only in clear-to-send comms. In matched comms struct recv_ent has the message's size. */
     bool begun;
     uint64_t total;
 };
 
-/* An unexpected message: it came before a buffer with its tag was posted. */
+/* An unexpected message, which arrived before a buffer with its tag was posted. */
 struct unexpected {
     bool used;
     uint64_t msg, total, got;
@@ -126,105 +127,105 @@ struct unexpected {
     uint8_t *buf;
     struct placed placed;
     struct chunk_set seen;
-    int16_t group; /* once claimed: the buffer that waits for it, else NO_INDEX */
-    uint8_t ent;
+    int16_t group; /* the group whose buffer has claimed the message; NO_INDEX: none yet */
+    uint8_t ent;   /* that buffer */
 };
 
 /* The place of message k of a matched comm, in map[k % MSG_RING]. */
 enum map_kind { MAP_NONE, MAP_ENT, MAP_UNEXPECTED, MAP_DONE };
 struct msg_map {
     enum map_kind kind;
-    int16_t idx; /* group or unexpected message */
-    uint8_t ent;
+    int16_t idx; /* MAP_ENT: group; MAP_UNEXPECTED: index in `unexpected` */
+    uint8_t ent; /* MAP_ENT: buffer of the group */
     uint64_t msg;
 };
 
 /* State of the receiver of a matched comm. */
 struct matching {
-    uint64_t next; /* first message not given to a buffer */
+    uint64_t next; /* first message that has neither a buffer nor an entry in `unexpected` */
     int unmatched; /* posted buffers without a message */
     int nunexpected;
     size_t unexpected_bytes;
     struct msg_map map[MSG_RING];
     struct unexpected unexpected[UNEXPECTED_SLOTS];
-    /* From here on nothing is set until it is used. */
-    struct placed placed[PVN_MAX_REQS][PVN_MAX_RECVS]; /* of each buffer of each group */
+    /* Members from here on are initialised at their first use. */
+    struct placed placed[PVN_MAX_REQS][PVN_MAX_RECVS]; /* for each buffer of each group */
 };
 
 struct keeper;
 
 struct sender {
-    struct keeper *keeper; /* NULL: no message is kept */
-    uint64_t next;         /* number of the next message */
-    uint64_t fresh;        /* the first message whose place is not set yet; UINT64_MAX: all are */
-    uint64_t unposted;     /* where e->unposted: first message that has chunks to post */
-    uint64_t slot_head;    /* oldest slot with free buffers */
-    const struct pvn_cts *cts; /* its entry; NULL: it has not been taken from the lane yet */
-    int unassigned;            /* messages with that mark; new ones wait behind them */
+    struct keeper *keeper;     /* NULL: no message is kept */
+    uint64_t next;             /* number of the next message */
+    uint64_t fresh;            /* first entry of msg that is not initialised; UINT64_MAX: all are */
+    uint64_t unposted;         /* valid with e->unposted: first message that has chunks to post */
+    uint64_t slot_head;        /* oldest slot with free buffers */
+    const struct pvn_cts *cts; /* entry of that slot; NULL: not requested from the lane yet */
+    int unassigned; /* number of `unassigned` messages; new messages with their tags wait for them */
     /* taken[slot number % SLOT_RING] has a bit for each buffer to which a send has been matched, perhaps
      * before a failover. */
     uint8_t taken[SLOT_RING];
-    /* From here on nothing is set until it is used: most comms never have so many messages at a time, and the
-     * pages that nobody touches cost nothing. */
+    /* Members from here on are initialised at their first use, because most comms have few messages in
+     * flight and untouched pages cost no memory. */
     struct send_msg msg[MSG_RING];
-    /* The chunks that ndone counts, of messages that are cut. */
+    /* For messages of several chunks: the chunks that send_msg.ndone counts. */
     struct chunk_set done[MSG_RING];
 };
 static_assert(PVN_MAX_RECVS <= 8, "a byte has a bit for each buffer");
 
 struct receiver {
-    uint64_t next_slot;   /* number of the next group */
-    uint64_t earlier;     /* groups that were counted before the last failover, and are not now */
-    uint64_t early;       /* buffers that were full before the others of their group, ever */
-    uint64_t oldest_slot; /* no open group is older */
-    unsigned unpublished; /* newest slots, for which no lane has had room */
-    /* NULL: this is no matched comm. */
-    struct matching *match;
-    struct placed (*placed)[PVN_MAX_RECVS]; /* of each group; NULL: not by lanes that place */
+    uint64_t next_slot; /* number of the next group */
+    uint64_t earlier;   /* groups of earlier lanes that next_slot no longer counts, see failover */
+    uint64_t early;     /* total of buffers that were full before the last one of their group */
+    uint64_t oldest_slot;                   /* lower bound of the open groups' slots */
+    unsigned unpublished;                   /* newest slots, for which the first lane had no room */
+    struct matching *match;                 /* NULL: a clear-to-send comm */
+    struct placed (*placed)[PVN_MAX_RECVS]; /* for each group; NULL without PVN_LANE_PLACES */
     struct recv_group *free;                /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
     int flushing;                           /* flushes that some lane has not taken */
-    uint64_t flushes;                       /* ever */
-    uint64_t flushed;    /* of them, those that are done; counted before stats.msgs */
-    int ngroups, nflush; /* those that have been used */
-    /* From here on nothing is set until it is used, as in struct sender. */
+    uint64_t flushes;                       /* total of flushes */
+    uint64_t flushed;    /* total of completed flushes; counted before stats.msgs */
+    int ngroups, nflush; /* elements of groups and flush that have been used */
+    /* Members from here on are initialised at their first use, as in struct sender. */
     struct recv_group groups[PVN_MAX_REQS];
     struct flush_job flush[PVN_MAX_REQS];
 };
 
-/* Unless it runs, the lanes are left alone. */
+/* The engine calls the lanes only in ENG_RUNS; a failover drains them in ENG_PAUSED. */
 enum eng_state {
     ENG_RUNS,
-    ENG_PAUSED, /* until there are other lanes; `unposted` is set with it */
-    ENG_FAILED  /* for good, and err says why */
+    ENG_PAUSED, /* until there are new lanes; pausing also sets `unposted` */
+    ENG_FAILED  /* permanent; err says why */
 };
 
 struct pvn_engine {
     struct pvn_engine_cfg cfg;
     enum eng_state state;
-    bool unposted; /* there is something that the lanes had no room for */
+    bool unposted; /* posts wait because the lanes had no room for them */
     bool needs_cts;
-    bool places; /* with it: the receiver's lanes find the buffer, PVN_LANE_PLACES */
-    int rr;      /* lane that gets the next chunk first */
+    bool places; /* needs_cts, and the receiver's lanes have PVN_LANE_PLACES */
+    int rr;      /* round robin: the lane that gets the next chunk */
     unsigned ticks;
-    uint64_t now; /* sampled every few progress calls */
-    size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
-    struct sender *tx; /* one of the two, by cfg.sender */
+    uint64_t now; /* ns; read every CLOCK_EVERY progress calls */
+    size_t chunk; /* chunk size of long messages: the preferred size within the lanes' limits */
+    struct sender *tx; /* cfg.sender: tx is set, else rx */
     struct receiver *rx;
-    /* The only lane's words; no_watch with several lanes and while the engine does not run. Unchanged words
-     * mean no work: code that creates work which they do not reflect must empty the watch. */
+    /* The watched words of the only lane; no_watch with several lanes and while the engine does not run.
+     * Unchanged words mean no work, so code that creates work which they do not show must empty the
+     * watch. */
     struct pvn_lane_watch *watch;
     struct pvn_lane_watch no_watch; /* never filled in */
-    uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
+    uint32_t epoch; /* generation of the lanes: incremented each time both ends have resumed */
     struct pvn_engine_stats stats;
     struct pvn_err err;
     struct pvn_err pause_err;
-    /* see engine_error.c: a lane has ended `unclear`, and so many messages had been delivered then */
+    /* An `unclear` lane has died, and doubted_at messages had been delivered then; see engine_error.c. */
     bool doubted;
     uint64_t doubted_at;
 };
 
-/* The request of a place that is used for the first time. */
+/* Initialises the request of an entry that is used for the first time. */
 static inline void eng_init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
 {
     *req = (struct pvn_req){.owner = e->cfg.owner, .e = e, .kind = (uint8_t)kind, .sizes = 1};
@@ -236,7 +237,8 @@ static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
     req->state = REQ_OPEN;
 }
 
-/* A counter that other threads read (pvn_engine_received, pvn_engine_count) and one writes. */
+/* Sets a counter that other threads read (pvn_engine_received, pvn_engine_count). Only the comm's thread
+ * writes it. */
 static inline void eng_set(uint64_t *counter, uint64_t value)
 {
     __atomic_store_n(counter, value, __ATOMIC_RELAXED);
@@ -258,7 +260,7 @@ static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
     eng_count(&e->stats.msgs);
 }
 
-/* Requests not done. */
+/* Number of requests that are not done. */
 static inline int eng_pending(const struct pvn_engine *e)
 {
     uint64_t opened = e->tx ? e->tx->next : e->rx->earlier + e->rx->next_slot + e->rx->flushes;
@@ -278,7 +280,7 @@ static inline void eng_open_entry(struct recv_group *g, int i, void *data, size_
     ent->matched = ent->done = ent->total_known = false;
 }
 
-/* The first group without a request, whose buffers are known, gets one, and the next slot. */
+/* Opens the request of the first free group, whose buffers are filled in, and gives the group its slot. */
 static inline void eng_open_group(struct pvn_engine *e, struct recv_group *g, uint64_t slot, int n)
 {
     struct receiver *rx = e->rx;
@@ -297,7 +299,7 @@ static inline void eng_free_group(struct recv_group *g)
     rx->free = g;
 }
 
-/* One buffer is full: close it, its group and the request when it was the last. */
+/* A buffer is full. Completes it, and completes the group's request if all buffers are full. */
 static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
                                      struct recv_ent *ent)
 {
@@ -310,28 +312,29 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
     }
     rx->ring[g->slot % SLOT_RING] = NULL;
     g->req.size = g->ent[0].total;
-    /* Only matching looks for it. */
+    /* Only matching uses oldest_slot. */
     while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
            !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;
     eng_req_done(e, &g->req);
 }
 
-/* True if a post to this lane, or an event of it, has to cause something: the caller calls eng_moved() then. One test
- * of a byte for all, in place of the store of a due kick. */
+/* True if a post to this lane or an event of it needs further action. The caller then calls eng_moved().
+ * One test of a byte covers all actions and replaces the store to kick_due. */
 static inline bool eng_moves(const struct pvn_lane *l)
 {
     return __builtin_expect(l->moves != 0, 0);
 }
 
-/* Makes a kick due where the lane does not; true if the lane has a profiler, which is to see the post or event. */
+/* Sets kick_due unless the lane does that itself. Returns true if the lane has a profiler, to which the
+ * caller then shows the post or event. */
 static inline bool eng_moved(struct pvn_lane *l)
 {
     l->kick_due |= l->moves & PVN_LANE_MOVES_KICK;
     return l->moves & PVN_LANE_MOVES_PROFILED;
 }
 
-/* True if the watched words show that a poll would be empty; it is left out then. */
+/* True if the watched words show that a poll would be empty. The caller then skips the poll. */
 static inline bool eng_watch_is_still(struct pvn_lane_watch *w)
 {
     if (w->polls == 0 || __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
@@ -342,17 +345,18 @@ static inline bool eng_watch_is_still(struct pvn_lane_watch *w)
 }
 
 /* engine_error.c */
-/* Latches err->code with a text; returns the code. */
+/* Fails the engine with this code, fault and text, unless it has failed already. Returns the code of its
+ * first error. */
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
 
 /* engine.c */
-int eng_kick_all(struct pvn_engine *e); /* the lanes that are due */
-/* True if one of these lanes has the capability. A comm with PVN_LANE_NEEDS_CTS is not a matched one. */
+int eng_kick_all(struct pvn_engine *e); /* kicks the lanes with kick_due */
+/* True if one of these lanes has the capability. */
 bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap);
-/* Gets what a receiver needs for these lanes, unless it has that. 0 or -ENOMEM. */
+/* Allocates what a receiver needs for these lanes and does not have yet. 0 or -ENOMEM. */
 int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes);
-/* Sets up the engine for the lanes of cfg, and these for the engine. */
+/* Sets up the engine for the lanes of cfg, and the lanes for the engine. */
 void eng_use_lanes(struct pvn_engine *e);
 
 /* engine_plan.c */
@@ -364,7 +368,7 @@ static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
     return size <= e->chunk ? (struct plan){.chunk = size, .count = 1} : eng_cut(size, e->chunk);
 }
 
-/* Places of msg that are set. */
+/* Number of entries of msg that are initialised. */
 static inline uint64_t eng_used_msgs(const struct sender *tx)
 {
     return tx->fresh < MSG_RING ? tx->fresh : MSG_RING;
@@ -376,19 +380,20 @@ static inline struct chunk_set *eng_done_chunks(struct sender *tx, const struct 
 }
 
 /* engine_tx.c */
-/* A batch of events. 0 or the engine's error. */
+/* Handles a batch of events. 0 or the engine's error. */
 int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n);
-int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
+/* Posts the messages for which the lanes had no room before. 0 or the engine's error. */
+int eng_tx_post(struct pvn_engine *e);
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
 /* engine_keep.c */
 int eng_keep_new(struct sender *tx); /* 0 or -ENOMEM */
 void eng_keep_free(struct sender *tx);
-/* True if a copy of such a message may be kept; the sender has a keeper. */
+/* True if a sender with a keeper may keep a copy of a message of this size and memory. */
 bool eng_may_keep(const struct pvn_engine *e, size_t size, const struct pvn_mr *mr);
-/* A lane has taken message `id`, which is done if a copy of it may be kept. */
+/* A lane has taken message `id`. If the message may be kept, copies it and completes its request. */
 void eng_keep(struct pvn_engine *e, uint32_t id);
-/* A kept message is delivered. */
+/* A kept message is delivered: frees its copy. */
 void eng_unkeep(struct pvn_engine *e, struct send_msg *m);
 static inline bool eng_is_kept(const struct send_msg *m)
 {
@@ -397,37 +402,38 @@ static inline bool eng_is_kept(const struct send_msg *m)
 
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
-void eng_flush_end(struct pvn_engine *e); /* the open ones: the lanes were lost */
-int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
+void eng_flush_end(struct pvn_engine *e); /* completes the open flushes: the lanes were lost */
+int eng_flush_post(struct pvn_engine *e); /* posts the flushes that lanes had no room for */
 
-/* engine_place.c: clear-to-send comms whose lanes place, receiving side */
-/* Checks a chunk's numbers against each other. 0, or the engine's error if they contradict. */
+/* engine_place.c: receiving side of clear-to-send comms with PVN_LANE_PLACES */
+/* Checks that a chunk's numbers are consistent. 0 or the engine's error. */
 int eng_check_chunk(struct pvn_engine *e, const struct pvn_frame *f);
 int eng_slot_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                    struct pvn_place *to);
-/* 0 or -ENOMEM; nothing has been placed then. */
+/* Allocates or clears rx->placed. 0 or -ENOMEM. */
 int eng_place_new(struct receiver *rx);
 void eng_place_free(struct receiver *rx);
-/* A group has been opened. */
+/* Clears the group's part of rx->placed when the group is opened. */
 void eng_place_open(struct receiver *rx, const struct recv_group *g);
 
 /* engine_match.c: matched comms, receiving side */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                     struct pvn_place *to);
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
-/* A group has been posted: gives unexpected messages to its buffers. */
+/* Gives unexpected messages to the buffers of a newly posted group. */
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g);
 /* 0 or -ENOMEM. */
 int eng_match_new(struct receiver *rx);
 void eng_match_free(struct receiver *rx);
-/* Receiver, failover: whether message number is complete; forgets what has come of those that are
- * not; goes on from an answer where slots were counted before. */
+/* Failover, receiver: true if the receiver has the whole message number `msg`. */
 bool eng_match_has(const struct receiver *rx, uint64_t msg);
+/* Failover, receiver: forgets the chunks of incomplete messages. */
 void eng_match_rewind(struct receiver *rx);
+/* Failover, receiver: starts to count messages, from a sender's answer, where slots were counted before. */
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a);
-/* True if a whole message waits for a buffer with its tag. */
+/* True if the receiver holds a complete unexpected message. */
 bool eng_match_keeps(const struct receiver *rx);
-/* True if the next message waits because an unexpected one has its place in the ring. */
+/* True if the next message waits because an unexpected message occupies its entry in the ring. */
 bool eng_match_is_held_up(const struct receiver *rx);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The receiving half of the engine: grouped receives, clear-to-send out, arrivals in. */
+/* The receiving half of the engine: grouped receives, clear-to-send entries, arrivals. */
 #include "engine/engine_recv.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ __attribute__((cold)) int eng_recv_refused(const struct pvn_engine *e)
     return e->state == ENG_FAILED ? e->err.code : !e->rx ? -EINVAL : 0;
 }
 
-/* The lowest address that was never used comes next, so that a shallow pipeline stays in few pages and cache
- * lines. */
+/* Unused groups are taken in the order of their addresses, and only when no used one is free, so that a
+ * shallow pipeline touches few pages and cache lines. */
 __attribute__((noinline)) struct recv_group *eng_more_groups(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
@@ -49,9 +49,10 @@ void eng_announced(struct pvn_lane *l, const struct recv_group *g)
         l->profiler->announced(l, g->slot, g->req.sizes, g->buf);
 }
 
-/* Senders send chunks in message order, so behind a chunk that is held up in a lane nothing of an earlier
- * message follows. One exception: it may be held up by an unexpected message whose receive is still to
- * come. */
+/* Senders send chunks in message order, so no chunk of an earlier message follows a chunk that is held up
+ * in a lane. So an open receive can get nothing more if all lanes are at their end and one has a chunk held
+ * up. One exception: an unexpected message, which waits for a receive that is not posted yet, may hold up
+ * the chunk. */
 bool eng_is_over(void *engine)
 {
     struct pvn_engine *e = engine;
@@ -66,13 +67,12 @@ bool eng_is_over(void *engine)
         return waited_for || !(rx->match && eng_match_keeps(rx));
     if (waited_for && !(rx->match && eng_match_is_held_up(rx)))
         return true;
-    /* Each lane looks again: with the next receive a chunk may find its buffer. */
+    /* Each lane has to check again, because the next receive may be the buffer for its chunk. */
     for (int i = 0; i < e->cfg.nlanes; i++)
         e->cfg.lanes[i]->end = PVN_LANE_GOES_ON;
     return false;
 }
 
-/* Announces slots in order. */
 int eng_rx_post(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
@@ -107,7 +107,8 @@ cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct 
                                   : "that takes only whole messages then");
 }
 
-/* Takes one chunk of a message of several. 1: it was the last, 0: not, or the engine's error. */
+/* Counts one chunk of a message of several chunks. 1: the message is complete, 0: it is not, or the engine's
+ * error. */
 static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct pvn_event *ev)
 {
     struct recv_ent *ent = &g->ent[ev->recv];
@@ -136,13 +137,13 @@ static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct 
     return ent->got == ent->total;
 }
 
-/* True if the event's bytes would have to be copied into GPU memory, which the processor cannot. */
+/* True if the event's bytes would have to be copied into GPU memory, which the processor cannot access. */
 static inline bool out_of_reach(const struct pvn_buffer *b, const struct pvn_event *ev)
 {
     return __builtin_expect(ev->data && b->mr && b->mr->gpu, 0);
 }
 
-/* A message of several chunks, or for a group of several buffers. */
+/* Handles a chunk of a message of several chunks, or of a message for a group of several buffers. */
 __attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const struct pvn_lane *l,
                                                      struct recv_group *g,
                                                      const struct pvn_event *ev)
@@ -170,7 +171,7 @@ __attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const
     return 0;
 }
 
-/* The usual receive: of one buffer, whose message came whole. */
+/* Handles the usual arrival: a message of one chunk for a receive of one buffer. */
 static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
                                 struct recv_group *g, const struct pvn_event *ev)
 {
@@ -210,7 +211,7 @@ static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
     return arrived_in_part(e, l, g, ev);
 }
 
-/* Anything but an arrival in a slot. */
+/* Handles any event but an arrival in a slot. */
 __attribute__((noinline)) static int other_event(struct pvn_engine *e, const struct pvn_event *ev)
 {
     if (ev->kind == PVN_EV_ARRIVED)

@@ -1,29 +1,31 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Receives: how a slot is announced, and what the engine and engine_calls.h call of engine_recv.c. */
+/* Receives: how a slot is announced, and the functions of engine_recv.c that others call. */
 #ifndef PVN_ENGINE_ENGINE_RECV_H
 #define PVN_ENGINE_ENGINE_RECV_H
 
 #include "engine/engine_priv.h"
 
-/* A batch of events. 0 or the engine's error. */
+/* Handles a batch of events. 0 or the engine's error. */
 int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
                   int n);
-int eng_rx_post(struct pvn_engine *e); /* what lanes had no room for */
-/* irecv: fills in the buffers of a group behind the first; what it answers when nothing can be received. */
+/* Announces the slots for which the first lane had no room before. 0 or the engine's error. */
+int eng_rx_post(struct pvn_engine *e);
+/* Fills in the buffers of a group after the first one. */
 void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t *sizes,
                    const int *tags, const struct pvn_mr *const *mrs);
+/* Result of irecv if the state of the engine permits no receive. */
 int eng_recv_refused(const struct pvn_engine *e);
-/* The first group without a request, where all that have been used have one; NULL: there is no other. */
+/* Takes a group that has never been used, for when all others have a request; NULL: there is none. */
 struct recv_group *eng_more_groups(struct pvn_engine *e);
-/* The first lane has not taken a slot, rc says why. -EAGAIN: it will later, or the engine's error. */
+/* The first lane has refused a slot with rc. -EAGAIN: it is announced later, or the engine's error. */
 int eng_not_announced(struct pvn_engine *e, int rc);
-/* This lane, with eng_moves(), has taken the slot. */
+/* A lane with eng_moves() has taken the slot. */
 void eng_announced(struct pvn_lane *l, const struct recv_group *g);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
-bool eng_is_over(void *engine); /* for lanes' `over` */
+bool eng_is_over(void *engine); /* pvn_lane.over */
 
-/* Hands a slot to the first lane. 0, -EAGAIN: it has no room, or the engine's error. */
+/* Hands a slot to the first lane. 0, -EAGAIN: the lane has no room, or the engine's error. */
 static inline int eng_announce_to_lane(struct pvn_engine *e, const struct recv_group *g)
 {
     struct pvn_lane *l = e->cfg.lanes[0];
@@ -36,7 +38,7 @@ static inline int eng_announce_to_lane(struct pvn_engine *e, const struct recv_g
     return 0;
 }
 
-/* A receive of a clear-to-send comm is announced, now or when the lane has room. 0 or the engine's error. */
+/* Announces a receive of a clear-to-send comm, now or when the lane has room. 0 or the engine's error. */
 static inline int eng_announce(struct pvn_engine *e, struct recv_group *g)
 {
     struct receiver *rx = e->rx;

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Messages in progress at their sender: chunks to the lanes, slots and completions from them. */
+/* The sending half of the engine: hands chunks to the lanes, takes slots and completions from them. */
 #include "engine/engine_tx.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* 0: posted, -EAGAIN: no room, other: failed. */
+/* 0: posted, -EAGAIN: the lane has no room or the engine has paused, else the engine's error. */
 static inline int post_to(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m,
                           const struct pvn_write *w)
 {
@@ -24,7 +24,7 @@ static inline int post_to(struct pvn_engine *e, struct pvn_lane *l, struct send_
     return 0;
 }
 
-/* To the lane whose turn it is, or the next one that has room. */
+/* Posts to the next lane, round robin, that has room. */
 static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_write *w)
 {
     int rc = -EAGAIN;
@@ -64,14 +64,14 @@ __attribute__((cold)) int eng_slot_failed(struct pvn_engine *e, int rc)
                         "the peer announced a grouped receive of an impossible number of buffers; "
                         "1 to %d are possible",
                         PVN_MAX_RECVS);
-    /* It may still have events from before. */
+    /* The lane may still have events from before its failure. */
     while (lost == 0 && l->data->poll(l, ev, 1) == 1)
         lost = eng_tx_events(e, ev, 1);
     return lost ? lost : pvn_engine_fail_lane(e, l, rc);
 }
 
-/* A message that is sent again after a failover takes a buffer as a new one does. -EAGAIN: none has
- * been announced for it yet. */
+/* Gives a buffer to a message that is sent again after a failover. 0, -EAGAIN: none has been announced for
+ * it yet, or the engine's error. */
 static int assign(struct pvn_engine *e, struct send_msg *m)
 {
     int rc = eng_take_slot(e, m);
@@ -82,7 +82,7 @@ static int assign(struct pvn_engine *e, struct send_msg *m)
     return 0;
 }
 
-/* 0: all of it is posted, -EAGAIN: no room, or the engine's error. */
+/* Posts the remaining chunks. 0: all are posted, -EAGAIN: no room, or the engine's error. */
 static int post_rest(struct pvn_engine *e, struct send_msg *m)
 {
     int rc = 0;
@@ -91,7 +91,7 @@ static int post_rest(struct pvn_engine *e, struct send_msg *m)
     return rc;
 }
 
-/* The oldest message that may take the oldest slot. */
+/* The oldest unassigned message that can take a buffer of the oldest slot, or NULL. */
 static struct send_msg *find_for_slot(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
@@ -103,9 +103,10 @@ static struct send_msg *find_for_slot(struct pvn_engine *e)
     return NULL;
 }
 
-/* The receives may be in another order than the messages, which were sent without clear-to-send: while one
- * waits, those behind it take the slots that have their tags. 0: nothing more can be done now, 1: the
- * oldest may go on, or the engine's error. */
+/* Posts messages behind the oldest one, which has no buffer yet. If the messages were first sent without
+ * clear-to-send, the receives may be in another order than the messages. So while the oldest message waits,
+ * those behind it take the slots with their tags. 0: no more can be posted now, 1: the oldest message has a
+ * buffer now, or the engine's error. */
 __attribute__((noinline)) static int post_others(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
@@ -139,9 +140,8 @@ bool eng_is_behind(const struct pvn_engine *e, int tag)
     return false;
 }
 
-/* Hands chunks to the lanes in message order; the order is what keeps a matched receiver, whose
- * streams may each be stopped at a message that has no buffer yet, from waiting for one that is
- * behind it. */
+/* Hands chunks to the lanes in message order. A matched receiver stops each stream at a message that has
+ * no buffer yet, so in another order it could wait for a message behind the one that stops the stream. */
 int eng_tx_post(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
@@ -174,7 +174,6 @@ void eng_posted(struct pvn_lane *l, const struct send_msg *m)
         l->profiler->posted(l, &m->w);
 }
 
-/* A message is cut, or waits for room. */
 int eng_post_cut(struct pvn_engine *e, struct send_msg *m)
 {
     struct plan plan = eng_plan(e, m->w.f.total);
@@ -210,7 +209,7 @@ int eng_not_posted(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m,
     return rc == -EAGAIN || rc == 0 ? eng_post_cut(e, m) : rc;
 }
 
-/* A message of several chunks: whether this was the last. */
+/* Counts a chunk of a message of several chunks. True if it was the last one. */
 __attribute__((noinline)) static bool last_of_many(struct pvn_engine *e, struct send_msg *m,
                                                    unsigned chunk)
 {
@@ -226,7 +225,7 @@ __attribute__((noinline)) static bool last_of_many(struct pvn_engine *e, struct 
     return true;
 }
 
-/* Any chunk. */
+/* Handles PVN_EV_SENT of any chunk. */
 __attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id, unsigned chunk)
 {
     struct send_msg *m = &e->tx->msg[id % MSG_RING];
@@ -245,14 +244,14 @@ __attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id
     eng_req_done(e, &m->req);
 }
 
-/* True if the message has several chunks or is not posted yet. Without a negation the compiler makes one
- * load of both. */
+/* True if the message has several chunks or is not posted yet. In this form, without a negation, the
+ * compiler loads both fields at once. */
 static inline bool is_not_one_chunk(const struct send_msg *m)
 {
     return m->count != 1 || m->next != 1;
 }
 
-/* Chunk 0. */
+/* Handles PVN_EV_SENT of chunk 0: the fast path for messages of one chunk. */
 static inline void sent(struct pvn_engine *e, uint32_t id)
 {
     struct send_msg *m = &e->tx->msg[id % MSG_RING];

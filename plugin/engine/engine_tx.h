@@ -1,33 +1,36 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Sends: how a message takes a buffer of an announced slot, and what engine_calls.h calls of engine_tx.c. */
+/* Sends: how a message takes a buffer of an announced slot, and the functions of engine_tx.c that
+ * engine_calls.h calls. */
 #ifndef PVN_ENGINE_ENGINE_TX_H
 #define PVN_ENGINE_ENGINE_TX_H
 
 #include "engine/engine_priv.h"
 
-/* The engine fails: a send is longer than the receive that it has met. Returns the error. */
+/* Fails the engine because a send is longer than the matching receive. Returns the error. */
 int eng_too_long(struct pvn_engine *e, size_t size, int tag, uint64_t room);
-/* A message that is cut or has to wait for room. 0 or the engine's error. */
+/* Posts a message that has several chunks or has to wait for room. 0 or the engine's error. */
 int eng_post_cut(struct pvn_engine *e, struct send_msg *m);
-/* isend: what it answers when the engine or the message is not such that anything can be sent; when a
- * lane has not taken the message, rc says why; and when there is no slot, for the caller calls again until
- * there is one, and what else it waits for moves on meanwhile. */
+/* Result of isend if the state of the engine or the length of the message permits no send. */
 int eng_send_refused(struct pvn_engine *e);
+/* Result of isend after a lane has refused a message with rc. */
 int eng_not_posted(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m, int rc);
+/* Result of isend without a slot. Makes progress, because the caller repeats isend until there is a
+ * slot and may call nothing else meanwhile. */
 int eng_no_slot_yet(struct pvn_engine *e);
-/* Sets the place of the next message, which no message has had. */
+/* Initialises the entry of the next message, which is used for the first time. */
 void eng_first_use(struct pvn_engine *e);
-/* This lane, with eng_moves(), has taken the message, which is one chunk. */
+/* A lane with eng_moves() has taken the message, which is one chunk. */
 void eng_posted(struct pvn_lane *l, const struct send_msg *m);
-/* The first lane has died of a request for a slot, or the slot is none. The engine's error; 0: paused. */
+/* next_slot of the first lane has failed with rc, or the slot is invalid. Returns the engine's error; 0:
+ * paused. */
 int eng_slot_failed(struct pvn_engine *e, int rc);
 
-/* True while a message with this tag, that is sent again after a failover, has no buffer. Another one with
- * the tag may not overtake it. */
+/* True while a message with this tag that has to be sent again after a failover has no buffer. A new
+ * message with the same tag must not overtake it. */
 bool eng_is_behind(const struct pvn_engine *e, int tag);
 
-/* The lane whose turn it is. */
+/* The next lane, round robin. */
 static inline struct pvn_lane *eng_next_lane(struct pvn_engine *e)
 {
     int lane = e->rr;
@@ -35,14 +38,14 @@ static inline struct pvn_lane *eng_next_lane(struct pvn_engine *e)
     return e->cfg.lanes[lane];
 }
 
-/* Buffers of the oldest slot that are not free any more. Sends never look past it, for the receiver's
- * groups are filled in order, as NCCL's own verbs transport does. */
+/* Bitmap of the taken buffers of the oldest slot. Sends never look past that slot: groups are filled in
+ * order, as in NCCL's own IB transport. */
 static inline uint8_t *eng_taken(struct sender *tx)
 {
     return &tx->taken[tx->slot_head % SLOT_RING];
 }
 
-/* A free buffer of that slot with this tag, or NULL. */
+/* A free buffer of the oldest slot with this tag, or NULL. */
 static inline const struct pvn_cts_entry *eng_match_buffer(struct sender *tx, int tag)
 {
     const struct pvn_cts *c = tx->cts;
@@ -55,7 +58,7 @@ static inline const struct pvn_cts_entry *eng_match_buffer(struct sender *tx, in
     return NULL;
 }
 
-/* A buffer of the oldest slot is not free any more. */
+/* Marks a buffer of the oldest slot as taken. */
 static inline void eng_take_buffer(struct sender *tx, int buf)
 {
     if (__builtin_expect(tx->cts->n > 1, 0)) {
@@ -69,7 +72,7 @@ static inline void eng_take_buffer(struct sender *tx, int buf)
     tx->slot_head++;
 }
 
-/* Asks the lane for the oldest slot with free buffers: 1, 0: it has not been announced, or the
+/* Requests the next slot from the lane. 1: tx->cts is set, 0: the slot has not been announced, or the
  * engine's error. */
 static inline int eng_request_slot(struct pvn_engine *e)
 {
@@ -85,7 +88,8 @@ static inline int eng_request_slot(struct pvn_engine *e)
     return 1;
 }
 
-/* Gives a message the next buffer with its tag. 1, 0: none has been announced yet, or the engine's error. */
+/* Gives the message a buffer of the oldest slot. 1: done, 0: no such buffer has been announced yet, or the
+ * engine's error. */
 static inline int eng_take_slot(struct pvn_engine *e, struct send_msg *m)
 {
     struct sender *tx = e->tx;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Defaults for what a lane does not do, so that nobody tests its table for NULL. */
+/* Defaults for operations that a lane does not have, so that callers need not test for NULL. */
 #include "engine/lane.h"
 
 #include <errno.h>
