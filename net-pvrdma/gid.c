@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How good a pair is; larger is better, 0 does not work at all. */
+/* The quality of a pair; larger is better, 0 cannot work. */
 enum rank {
     IMPOSSIBLE,
-    LINK_LOCAL, /* works inside one link only, which nobody can promise: last resort */
+    LINK_LOCAL, /* works only if both ends are on one link, which is not known: the last resort */
     ROUTED_V6,
     ROUTED_V4,
     SUBNET_V6,
@@ -117,8 +117,8 @@ static const char *rank_text(enum rank r)
     return text[r];
 }
 
-/* Type first (version 2 is routable and what switches are set up for), then the path, then the
- * order of rows. */
+/* Ranks pairs by type first (RoCE version 2 is routable, and switches are usually configured for it), then by
+ * path. Among equal pairs the order of the rows decides. */
 static int score(const struct pvn_gid_row *a, enum rank r)
 {
     return r == LINK_LOCAL ? (int)r : (a->type == PVN_GID_ROCE_V2 ? RANKS : 0) + (int)r;
@@ -178,7 +178,7 @@ int pvn_gid_choose(const struct pvn_gid_row *mine, int nmine, const struct pvn_g
     return 0;
 }
 
-/* "10.0.0.0/8" or "fd00::/64" as a GID and a length in 128; false when it is neither. */
+/* Parses "10.0.0.0/8" or "fd00::/64" into a GID and a prefix length of 128 bits. False if it is neither. */
 static bool parse_range(const char *text, uint8_t raw[16], unsigned *bits)
 {
     char addr[64];
@@ -223,7 +223,7 @@ int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *er
     return -EINVAL;
 }
 
-/* NULL: allowed. */
+/* The reason why the policy forbids the row; NULL: it is allowed. */
 static const char *gid_refused(const struct pvn_gid_row *r, const struct pvn_gid_policy *p)
 {
     uint8_t range[16];

@@ -11,7 +11,7 @@
 #include "memory/memcache.h"
 #include "nccl/types.h"
 
-/* Registrations by one set of access rights: what pvn_gpumem's callbacks get. */
+/* The argument of pvn_gpumem's callbacks: registrations with one set of access rights. */
 struct gpu_access {
     struct pvn_rdma_gpu *g;
     int access;
@@ -23,24 +23,24 @@ struct pvn_rdma_gpu {
     char name[64];
     struct pvn_cuda *cuda; /* NULL: this process does not use CUDA */
     struct pvn_rdma_ordering *ordering;
-    struct gpu_access access[2]; /* strict and, where the device has it, relaxed */
+    struct gpu_access access[2]; /* strict and, if the device supports it, relaxed */
     struct pvn_gpumem_nic nic[2];
     struct pvn_gpumem_cap cap;
     struct pvn_memcache *cache;
     struct pvn_rdma_registrar host;
 };
 
-/* The record of one regMr: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner
- * is the pvn_rdma_gpu; a host registration's owner is something of the host registrar's. */
+/* The record of one registration of GPU memory. The pvn_rdma_mem that the lane gets follows it in memory; its
+ * owner is the pvn_rdma_gpu, which no host registration has as its owner. */
 struct gpu_ref {
-    struct pvn_mem *region; /* of the cache; its handle is a pvn_gpumem_mr */
-    uint64_t addr, len;     /* with which it was got */
+    struct pvn_mem *region; /* entry of the cache; its handle is a pvn_gpumem_mr */
+    uint64_t addr, len;     /* range of the reference to the region */
 };
 
-/* The parts of a new region. */
+/* The buffer for which a region is needed. */
 struct gpu_ask {
     uint64_t addr, len;
-    int fd; /* NCCL's descriptor, -1: none */
+    int fd; /* NCCL's dma-buf; -1: none */
     uint64_t offset;
     bool relaxed;
 };
@@ -76,7 +76,7 @@ static int gpu_reg_dmabuf_mr(void *nic, int fd, uint64_t offset, uint64_t len, u
         pvn_rdma_reg_dmabuf_mr(g->ordering, g->v, g->pd, offset, len, iova, fd, as->access);
     if (!m)
         return gpu_refused(g, err, "ibv_reg_dmabuf_mr");
-    /* libibverbs leaves no address there, since it knows of none; lanes look for theirs. */
+    /* libibverbs sets no address, since a dma-buf has none. Lanes find their region by this one. */
     m->addr = (void *)(uintptr_t)iova;
     *mr = m;
     return 0;
@@ -95,7 +95,7 @@ static int gpu_dereg_mr(void *nic, void *mr, struct pvn_err *err)
 static const struct pvn_gpumem_ops gpu_ops = {
     .reg_mr = gpu_reg_mr, .reg_dmabuf_mr = gpu_reg_dmabuf_mr, .dereg_mr = gpu_dereg_mr};
 
-/* The range that the cache counts with is what the registration covers: see pvn_gpumem_register. */
+/* The cache's range is exactly what the registration covers: see pvn_gpumem_register. */
 static int gpu_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
                          const struct pvn_mem_kind *kind, const void *extra, void **handle,
                          struct pvn_err *err)
@@ -182,9 +182,9 @@ static bool is_gpu_memory(const struct pvn_rdma_gpu *g, const struct pvn_rdma_me
     return mem->part[0].owner == g;
 }
 
-/* A region that holds the buffer: one that is there already, as long as it is of
- * the very same allocations, which their ids say. An address that was freed and
- * given out again has another id. */
+/* Finds or makes a region that holds the buffer. A region of the cache is used only if it belongs to the same
+ * allocations, which is known by their ids: memory that was freed and allocated again at the same address has
+ * another id. */
 static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct gpu_ref *ref,
                        struct pvn_gpumem_view *view, struct pvn_err *err)
 {

@@ -18,16 +18,16 @@ enum {
     PVRDMA_VENDOR = 0x15ad,
     PVRDMA_DEVICE = 0x0820,
     PVRDMA_RING_CQE = 4096,
-    PVRDMA_RING_WR = 2048, /* with four elements */
-    INLINE_WISH = 64,      /* a clear-to-send entry or a record */
-    GID_ROWS = 256,        /* of a table that are looked at: their index is a byte */
-    MSG_SUSPECT = 4096
+    PVRDMA_RING_WR = 2048, /* requests with four scatter elements */
+    INLINE_WISH = 64,      /* bytes of a clear-to-send entry; a record has less */
+    GID_ROWS = 256,        /* rows of a table that are read, because their index is a byte */
+    MSG_SUSPECT = 4096     /* a smaller maximum message size is ignored */
 };
 
 #define IBTA_MAX_MSG  (UINT64_C(1) << 31)
 #define PVRDMA_MAX_MR (UINT64_C(1) << 30)
 
-/* Could any port of it pass? Only then is the device opened. */
+/* True if the filter may allow a port of this device. Other devices are not opened. */
 static bool worth_opening(const char *filter, const char *name)
 {
     return pvn_dev_list_parse(filter).exclude || pvn_dev_list_matches(filter, name, 0);
@@ -108,7 +108,8 @@ static const char *state_text(enum ibv_port_state s)
     }
 }
 
-/* Which rows of its GID table a port may offer. false: none, and the reason has been logged. */
+/* Reads the rows of the GID table that the port may offer. False if there are none; left_out then has the
+ * reason. */
 static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                       const struct pvn_hca *h, struct pvn_hca_port *p, int tbl_len,
                       struct pvn_hca_table *t)
@@ -214,7 +215,7 @@ static bool is_pvrdma(const struct ibv_device_attr *a, const struct pvn_hca *h, 
            (a->vendor_id == PVRDMA_VENDOR && a->vendor_part_id == PVRDMA_DEVICE);
 }
 
-/* Opens one device and takes its usable ports; closes it again when it has none. */
+/* Opens one device and adds its usable ports; closes the device again if it has none. */
 static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                        struct pvn_hca_table *t, struct ibv_device *dev)
 {
@@ -225,7 +226,7 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
     int rc, before = t->nports;
     memset(h, 0, sizeof(*h));
     snprintf(h->name, sizeof(h->name), "%s", v->get_device_name(dev));
-    /* Its port looks like one of RoCE, and only rdma_cm can connect its queue pairs. */
+    /* An iWARP port looks like a RoCE port, but only rdma_cm can connect its queue pairs. */
     if (dev->transport_type == IBV_TRANSPORT_IWARP) {
         pvn_hca_left_out(t, h->name, "iWARP, not RoCE; some adapters can be set to either");
         return 0;
@@ -277,8 +278,8 @@ close:
     return 0;
 }
 
-/* A list that names: is there anything of that name? NCCL would go on silently without. unseen: what the kernel has and
- * libibverbs has not, with the remedy. */
+/* Checks that each device that the filter names exists. NCCL would silently ignore such a name. unseen: the adapters that
+ * the kernel has and libibverbs lacks, with the remedy. */
 static int check_filter(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                         struct ibv_device **list, int n, const char *unseen, struct pvn_err *err)
 {
@@ -324,7 +325,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     if (list || why == ENOSYS || why == ENODEV)
         pvn_hca_name_missing(v, o, list, list ? n : 0, out);
     errno = why;
-    /* Without RDMA in this kernel there is nothing to offer, which is no failure. */
+    /* A kernel without RDMA is no error. */
     if (!list && errno != ENOSYS && errno != ENODEV)
         return pvn_err_set(err, errno ? -errno : -EIO, "libibverbs cannot list the RDMA devices");
     n = list ? n : 0;
@@ -355,7 +356,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     return rc;
 }
 
-/* A table of the one device with this name, as far as it is usable now. */
+/* Fills in a table of the one device with this name; the table is empty if the device is not usable now. */
 static int scan_one(const struct pvn_verbs *v, const struct pvn_hca_options *o, const char *name,
                     struct pvn_hca_table *out)
 {
@@ -428,7 +429,7 @@ int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options
 
     if (rc < 0)
         return rc;
-    /* Rows that the policy allows may lie behind more than `max` others. */
+    /* All rows are read, because allowed rows may come after more than `max` forbidden ones. */
     rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, all, GID_ROWS, whole);
     if (rc < 0)
         return rc;

@@ -1,11 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * RDMA adapters and their ports: which there are, which of them may carry NCCL's traffic and what
- * they can take.
+ * RDMA adapters and their ports: which ones exist, which of them may carry NCCL's traffic, and their limits.
  *
- * An adapter is opened once and shared by its ports and by all lanes on them. What a port announces
- * is what the device was believed to do, not always what it reports: see the limits.
+ * An adapter is opened once and shared by its ports and by all lanes on them. Some devices report limits that
+ * are not true. The limits here are the corrected ones, see struct pvn_hca.
  */
 #ifndef PVN_NET_PVRDMA_HCA_H
 #define PVN_NET_PVRDMA_HCA_H
@@ -23,7 +22,7 @@
 
 enum pvn_hca_kind {
     PVN_HCA_PVRDMA, /* VMware paravirtual: PCI 15ad:0820, driver vmw_pvrdma */
-    PVN_HCA_OTHER   /* whatever its ports' link layers are */
+    PVN_HCA_OTHER   /* any other adapter, with any link layer */
 };
 
 struct pvn_hca {
@@ -31,25 +30,25 @@ struct pvn_hca {
     struct ibv_pd *pd;
     char name[IBV_SYSFS_NAME_MAX];
     enum pvn_hca_kind kind;
-    char driver[32];    /* "" where sysfs does not name it */
-    char pci_path[256]; /* real path of the PCI function below the sysfs root; "" where there is
-                           none */
-    uint64_t guid;      /* of the node, host byte order */
-    int nports;         /* of the adapter, usable or not */
+    char driver[32]; /* "" if sysfs does not name it */
+    char
+        pci_path[256]; /* real path of the PCI function below the sysfs root; "" if there is none */
+    uint64_t guid;     /* node GUID in host byte order */
+    int nports;        /* all ports of the adapter, usable or not */
 
-    /* Limits. vmw_pvrdma announces more than its rings hold: at most 128 pages per ring, so 4096
-     * entries of a completion queue and 4096 requests with one scatter element or 2048 with four
-     * (Linux 6.1, drivers/infiniband/hw/vmw_pvrdma; measured). Its sizes are powers of two, rounded
-     * up by the driver, so these are rounded down. */
+    /* Limits. vmw_pvrdma announces more than its rings hold. A ring has at most 128 pages, i.e. 4096
+     * entries of a completion queue, and 4096 requests with one scatter element or 2048 with four
+     * (Linux 6.1, drivers/infiniband/hw/vmw_pvrdma; measured). The driver rounds sizes up to powers of two,
+     * so the limits are rounded down. */
     uint32_t max_wr;  /* requests of a send or receive queue, with max_sge elements each */
     uint32_t max_cqe; /* entries of a completion queue */
     uint32_t max_sge;
-    uint32_t max_inline;   /* worth requesting, bytes; vmw_pvrdma has none */
-    uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB whatever it reports */
-    uint8_t max_rd_atomic; /* READs in flight, the smaller of both directions; 0: no READ */
+    uint32_t max_inline;   /* inline bytes that a lane requests; vmw_pvrdma has no inline data */
+    uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB, although it reports more */
+    uint8_t max_rd_atomic; /* READs in flight, the smaller limit of both directions; 0: no READ */
     bool costly_poll;      /* polling an empty completion queue is an exit to the hypervisor */
     bool no_write;         /* a trial at start has shown that RDMA WRITE does not work */
-    bool iova_ignored;     /* a region's address is always its address in this process */
+    bool iova_ignored;     /* a region's IOVA is always its address in this process */
 };
 
 struct pvn_hca_port {
@@ -59,15 +58,16 @@ struct pvn_hca_port {
     bool ethernet;                      /* RoCE; else InfiniBand */
     uint16_t lid;
     enum ibv_mtu mtu; /* active */
-    int speed_mbps;   /* of the link, where speed_known */
-    bool speed_known; /* a paravirtual port announces a constant: false, its interface is read */
-    /* Bytes of one request. IBTA allows 2 GiB; a device that reports less than a page is not
-     * believed (vmw_pvrdma reports 1024 and takes what it is given). */
+    int speed_mbps;   /* speed of the link; valid only with speed_known */
+    bool
+        speed_known; /* false for a paravirtual port, which reports a constant: its interface is read */
+    /* Maximum of bytes of one request; IBTA allows 2 GiB. A value of less than a page is ignored, because
+     * vmw_pvrdma reports 1024 and accepts any length. */
     uint64_t max_msg;
-    char ifname[IF_NAMESIZE]; /* its network interface; "" for InfiniBand without IPoIB */
+    char ifname[IF_NAMESIZE]; /* network interface of the port; "" for InfiniBand without IPoIB */
     struct pvn_gid_row gids[PVN_RDMA_MAX_GIDS];
     int ngids;
-    char why[192]; /* why it is offered, with what was left out of its GID table */
+    char why[192]; /* why the port is offered, and which rows of its GID table are left out */
 };
 
 struct pvn_hca_table {
@@ -79,46 +79,46 @@ struct pvn_hca_table {
 };
 
 struct pvn_hca_options {
-    const char *sys_root; /* "/sys" where NULL or empty */
-    const char *hca;      /* NCCL_IB_HCA; "": all */
-    const char *hca_from; /* the variable that it is from; NULL: NCCL_IB_HCA */
-    /* True if a name without a device is no error on a host that has no RDMA device at all. */
+    const char *sys_root; /* NULL or "": "/sys" */
+    const char *hca;      /* value of NCCL_IB_HCA; "": all */
+    const char *hca_from; /* name of the variable that set `hca`; NULL: NCCL_IB_HCA */
+    /* On a host without any RDMA device, a name in `hca` that matches no device is no error. */
     bool may_lack_rdma;
     struct pvn_gid_policy gids;
-    /* Length of the network of an address of this interface (counted as in pvn_gid_row), 0: not
-     * known. NULL: the process's interfaces are read. */
+    /* Returns the prefix length of an address of this interface as in pvn_gid_row, 0 if it is not known.
+     * NULL: the scan reads the interfaces of this process. */
     uint8_t (*prefix)(void *arg, const char *ifname, const uint8_t raw[16]);
     void *prefix_arg;
 };
 
 /*
- * Opens what the filter allows. 0, also when nothing is usable (left_out has the reasons), or a
- * negative errno with *err: the library could not list its devices, or the filter names something
- * that does not exist (with a list of what does). Close with pvn_hca_close in any case of 0. The
- * table's own thread only.
+ * Opens the adapters that the filter allows. Returns 0 even if no adapter is usable; left_out then has the
+ * reasons. Returns a negative errno with *err if the library cannot list its devices, if memory is short, or
+ * if the filter names a device that does not exist (*err lists those that do). After 0 the caller has to
+ * call pvn_hca_close. One thread owns a table.
  */
 int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);
 
-/* The port's GID table as it is now, filtered by the policy: rows in use, at most max, or a
- * negative errno. *whole, unless NULL: false if a part could not be read, so that rows or prefixes may be missing. Any thread, while the
- * table is open. */
+/* Reads the port's current GID table, filtered by the policy. Returns the number of rows, at most max, or a
+ * negative errno. *whole (may be NULL): false if a part could not be read, so that rows or prefixes may be
+ * missing. May be called from any thread while the table is open. */
 int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                          const struct pvn_hca *h, const struct pvn_hca_port *p,
                          struct pvn_gid_row *rows, int max, bool *whole);
 
-/* Looks for the device h of a table again, by its name: 0 and *out has it alone, opened, if it is the
- * same one still and a port of it is usable; or a negative errno with *err. Any thread. */
+/* Opens the device h of a table again, found by its name. Returns 0 and a table of this device only, if it has
+ * the same node GUID and a usable port; otherwise a negative errno with *err. May be called from any thread. */
 int pvn_hca_scan_again(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                        const struct pvn_hca *h, struct pvn_hca_table *out, struct pvn_err *err);
-/* Its context and limits become those of entry `hca`, whose earlier context is the caller's, and its
- * ports those of the table, in their places. `again` is to be closed then as well. */
+/* Moves the device of `again` into entry `hca` of the table, and its ports into the entries of the same ports.
+ * The caller has to close the earlier context of the entry, and `again`. */
 void pvn_hca_take_over(struct pvn_hca_table *t, int hca, struct pvn_hca_table *again);
 
-/* No lane or region may be left on any of the adapters. */
+/* Closes all adapters, which must have no lane and no region left. */
 void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t);
 
-/* A port's speed and width codes in Mb/s; 0 where a code is not known. */
+/* Converts a port's speed and width codes to Mb/s; 0 if a code is not known. */
 int pvn_hca_speed_mbps(unsigned int speed, unsigned int width);
 
 #endif

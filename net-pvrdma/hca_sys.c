@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Sysfs and the network interfaces, and what they know about RDMA ports. */
+/* Reads facts about RDMA ports from sysfs and from the network interfaces. */
 #include "config.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ static const char *root(const struct pvn_hca_options *o)
     return o->sys_root && *o->sys_root ? o->sys_root : "/sys";
 }
 
-/* First line of a file below the sysfs root, without its end. false: not there. */
+/* Reads the first line of a file below the sysfs root, without the line end. False if the file is not there. */
 static bool read_attr(const struct pvn_hca_options *o, char *out, size_t cap, const char *fmt, ...)
     PVN_PRINTF(4, 5);
 
@@ -101,7 +101,7 @@ int pvn_hca_read_rate(const struct pvn_hca_options *o, const struct pvn_hca *h,
     return gbps > 0 && gbps < 1e5 ? (int)(gbps * 1000) : 0;
 }
 
-/* The interface whose class entry leads to this PCI function. */
+/* Finds the network interface of this PCI function. */
 static bool netdev_of_function(const struct pvn_hca_options *o, const char *function, char *out,
                                size_t cap)
 {
@@ -128,8 +128,8 @@ void pvn_hca_find_netdev(const struct pvn_hca_options *o, const struct pvn_hca *
                          struct pvn_hca_port *p)
 {
     char text[64];
-    /* The kernel names the interface for each row in use; all rows of a port have the same one or
-     * an upper one (VLAN) of it, the first being the port's own. */
+    /* The kernel names an interface for each row in use. All rows of a port name its interface or an upper
+     * interface (VLAN) of it; the first row in use names the port's own. */
     for (int i = 0; i < 16 && !p->ifname[0]; i++)
         if (read_attr(o, text, sizeof(text), "class/infiniband/%s/ports/%u/gid_attrs/ndevs/%d",
                       h->name, p->port, i) &&
@@ -197,7 +197,7 @@ static uint8_t type_from_sysfs(const struct pvn_hca_options *o, const struct pvn
     return PVN_GID_ROCE_V1;
 }
 
-/* One call reads them where the library has it (rdma-core 31, 2020), else row by row with the types from
+/* Reads all rows in one call if the library has it (rdma-core 31, 2020), else row by row with the types from
  * sysfs. */
 static int read_rows(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                      const struct pvn_hca *h, const struct pvn_hca_port *p, int tbl_len,

@@ -26,13 +26,14 @@ struct pvn_rdma_nic {
     struct pvn_memcache *cache;
     uint64_t max_mr; /* bytes of one region */
     struct pvn_rdma_ordering *ordering;
-    /* what the device has reported */
-    pthread_mutex_t lock; /* of reading events */
+    /* the state that the device's events have reported */
+    pthread_mutex_t lock; /* held while events are read */
     struct pvn_watch *watch;
-    _Atomic int fatal; /* the event that ended the device, plus one; 0: none */
-    _Atomic int down;  /* ports that are down */
+    _Atomic int fatal; /* event that ended the device, plus one; 0: none */
+    _Atomic int down;  /* number of ports that are down */
     _Atomic uint64_t down_since[MAX_PORTS];
-    _Atomic uint64_t gids_changed[MAX_PORTS]; /* when a port's table of GIDs was last; 0: never */
+    _Atomic uint64_t
+        gids_changed[MAX_PORTS]; /* time of the last change of the GID table; 0: none */
 };
 
 static int nic_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
@@ -108,7 +109,7 @@ void pvn_rdma_nic_free(struct pvn_rdma_nic *n)
 
 /* ---- memory ---- */
 
-/* The most that the device takes in one piece. A page at each end of a region may be the cache's rounding. */
+/* The longest range that goes into one region. The cache may round it up by a page at each end. */
 static uint64_t piece_limit(const struct pvn_rdma_nic *n)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -193,7 +194,7 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
     const char *name = n->v->event_type_str(ev->event_type);
     switch (ev->event_type) {
     case IBV_EVENT_CQ_ERR:
-        /* Only the lane that owns the queue ends. The queue lives until the event is
+        /* Only the lane that owns the queue fails. The queue, and so its context, lives until the event is
          * acknowledged. */
         pvn_warn("%s: the device reports %s", n->name, name);
         if (ev->element.cq && ev->element.cq->cq_context)
@@ -212,7 +213,8 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
         port_event(n, ev->element.port_num, true);
         break;
     case IBV_EVENT_GID_CHANGE:
-        /* Before it is logged: nothing that was read earlier is to serve a lane meanwhile. */
+        /* Stored before the log is written, so that meanwhile no lane uses rows that were read before the
+         * change. */
         if (ev->element.port_num >= 0 && ev->element.port_num < MAX_PORTS)
             atomic_store(&n->gids_changed[ev->element.port_num], pvn_now_ns());
         pvn_info(PVN_NET, "%s port %d: its table of GIDs has changed", n->name,
@@ -221,7 +223,7 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        /* The queue pair's requests fail, which its lane sees. */
+        /* The lane learns of this from the queue pair's failed requests. */
         pvn_warn("%s: %s on QPN 0x%x", n->name, name, ev->element.qp ? ev->element.qp->qp_num : 0);
         break;
     default:
@@ -233,7 +235,7 @@ static void read_events(struct pvn_rdma_nic *n)
 {
     struct ibv_async_event ev;
     if (pthread_mutex_trylock(&n->lock) != 0)
-        return; /* somebody else is at it */
+        return; /* another thread reads them */
     if (pvn_poller_ready(n->watch)) {
         while (n->v->get_async_event(n->ctx, &ev) == 0) {
             take_event(n, &ev);

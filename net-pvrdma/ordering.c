@@ -15,7 +15,7 @@ static bool is_set(const bool *refused)
     return __atomic_load_n(refused, __ATOMIC_RELAXED);
 }
 
-/* remedy NULL: not to request it. */
+/* remedy NULL: the remedy is to unset the variable. */
 static void switch_off(struct pvn_rdma_ordering *o, const char *why, const char *remedy)
 {
     o->on = false;
@@ -25,7 +25,7 @@ static void switch_off(struct pvn_rdma_ordering *o, const char *why, const char 
                  remedy ? remedy : "unset ", remedy ? "" : o->cfg.from);
 }
 
-/* A registration of a page, which finds out that the attribute is refused before anybody depends on it. */
+/* Registers a page once, so that a refusal of the attribute is known before the first real registration. */
 static void try_page(struct pvn_rdma_ordering *o, struct ibv_pd *pd)
 {
     size_t len = 1;
@@ -64,14 +64,16 @@ int pvn_rdma_ordering_access(const struct pvn_rdma_ordering *o, bool relaxed)
            (relaxed && o && o->on && !is_set(&o->refused) ? IBV_ACCESS_RELAXED_ORDERING : 0);
 }
 
-/* errno of a registration with an access right that the driver or kernel does not know. libibverbs leaves optional
- * ones out for a kernel that does not, but not for dma-bufs, nor for what the driver makes of them. */
+/* True for the errno of a registration with an access right that the driver or the kernel does not know. libibverbs
+ * omits optional rights for a kernel that does not know them, but not for dma-bufs, and it does not know what the
+ * driver supports. */
 static bool may_be_the_attribute(int e)
 {
     return e == EINVAL || e == EOPNOTSUPP || e == EPROTONOSUPPORT || e == ENOSYS;
 }
 
-/* It has worked without, behind this errno with it. */
+/* Notes that a registration failed with this errno with the attribute and worked without it. Logs only the first
+ * one. */
 static void remember(struct pvn_rdma_ordering *o, bool *refused, const char *call, int e)
 {
     char text[128];

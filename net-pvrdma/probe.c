@@ -10,7 +10,7 @@
 #include "base/pages.h"
 
 enum { SPOT = 64, PSN = 1 };
-/* Far above any loop within one adapter, retries included. */
+/* Far longer than a round trip within one adapter, retries included. */
 #define WAIT_NS  (PVN_NS_PER_S / 2)
 #define PAUSE_NS (20 * PVN_NS_PER_US)
 
@@ -92,7 +92,7 @@ static bool loop_open(struct loop *l, const struct pvn_verbs *v, const struct pv
     return l->qp && loop_connect(l, h, p) == 0;
 }
 
-/* Waits for n completions; whether all were successes. */
+/* Waits for n completions. True if all were successful. */
 static bool wait_for(struct loop *l, int n)
 {
     const struct timespec pause = {.tv_nsec = (long)PAUSE_NS};
@@ -112,8 +112,8 @@ static bool wait_for(struct loop *l, int n)
     return true;
 }
 
-/* Looks if the bytes get where the opcode says. A receive is posted in any case: a device that makes
- * a SEND of a WRITE would wait for one. */
+/* True if the bytes arrive at the opcode's destination. A receive is posted for a WRITE, too, because a device
+ * that turns a WRITE into a SEND would wait for one. */
 static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const struct pvn_hca_port *p,
                    enum ibv_wr_opcode op)
 {

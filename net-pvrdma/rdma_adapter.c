@@ -12,29 +12,29 @@
 #include "base/log.h"
 #include "net-pvrdma/rdma_lane.h"
 
-/* Between two attempts to open it again: every connection that is being made may call for one. */
+/* Pause between two attempts to open the adapter again, because every new connection may request one. */
 #define AGAIN_NS PVN_NS_PER_S
-/* For how long what was read of a port's table of GIDs serves further lanes: many are made at once, and each look asks the
- * kernel for the addresses of all interfaces. */
+/* Further lanes use a GID table that was read for this long: many lanes are created at the same time, and each reading asks
+ * the kernel for the addresses of all interfaces. */
 #define GIDS_NS (100 * PVN_NS_PER_MS)
 
-/* A port's table of GIDs as it was read. */
+/* A copy of a port's GID table. */
 struct gid_table {
     uint8_t port;     /* 0: none */
-    uint64_t read_ns; /* when it was */
-    uint64_t changed; /* when the port's table had been, as the adapter's events said by then */
+    uint64_t read_ns; /* time of the copy */
+    uint64_t changed; /* value of *gids_changed at the time of the copy */
     int n;
     struct pvn_gid_row row[PVN_RDMA_MAX_GIDS];
 };
 
-/* One context of the adapter, and what is made of it. */
+/* One context of the adapter, and the objects that depend on it. */
 struct pvn_rdma_opened {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct pvn_rdma_nic *nic;
     struct pvn_rdma_gpu *gpu;
     int lanes;
-    struct gid_table gids[2]; /* of odd and of even ports; under the adapter's lock */
+    struct gid_table gids[2]; /* one for even ports, one for odd ports; under the adapter's lock */
 };
 
 struct pvn_rdma_adapter {
@@ -42,16 +42,17 @@ struct pvn_rdma_adapter {
     const struct pvn_hca_options *options;
     struct pvn_hca_table *table;
     int hca;
-    struct pvn_rdma_gpu_cfg gpu; /* its name and verdict are those below */
+    struct pvn_rdma_gpu_cfg gpu; /* points to name, gpu_cap and ordering below */
     char name[IBV_SYSFS_NAME_MAX];
     struct pvn_gpumem_cap gpu_cap;
     struct pvn_rdma_ordering ordering;
 
-    pthread_mutex_t lock; /* of what follows and the table's entries; not held while a device is
-                             opened or closed */
-    struct pvn_rdma_opened *now; /* NULL: closed. Earlier ones are their lanes' */
-    bool opening;                /* one thread is at it */
-    uint64_t again_ns;           /* it is not opened again before */
+    /* Protects the following members and the table's entries; not held while a device is opened or closed. */
+    pthread_mutex_t lock;
+    struct pvn_rdma_opened
+        *now;          /* NULL: closed. The last lane of an earlier context closes that one */
+    bool opening;      /* a thread is opening the adapter */
+    uint64_t again_ns; /* the adapter is not opened again before this time */
 };
 
 static struct pvn_hca *entry(const struct pvn_rdma_adapter *a)
@@ -59,7 +60,7 @@ static struct pvn_hca *entry(const struct pvn_rdma_adapter *a)
     return &a->table->hcas[a->hca];
 }
 
-/* Takes the context of h, which stays the caller's if this fails. NULL with *err. */
+/* Takes over the context of h. On failure returns NULL with *err, and the context stays the caller's. */
 static struct pvn_rdma_opened *use_context(struct pvn_rdma_adapter *a, const struct pvn_hca *h,
                                            struct pvn_err *err)
 {
@@ -83,7 +84,7 @@ static struct pvn_rdma_opened *use_context(struct pvn_rdma_adapter *a, const str
     return NULL;
 }
 
-/* But for context and domain. */
+/* Frees everything but context and domain, which belong to the table. */
 static void free_opened(struct pvn_rdma_opened *o)
 {
     pvn_rdma_gpu_close(o->gpu);
@@ -91,7 +92,7 @@ static void free_opened(struct pvn_rdma_opened *o)
     free(o);
 }
 
-/* The table has it no more. */
+/* Frees everything, with context and domain, which the table no longer has. */
 static void close_opened(const struct pvn_rdma_adapter *a, struct pvn_rdma_opened *o)
 {
     struct ibv_context *ctx = o->ctx;
@@ -141,7 +142,7 @@ void pvn_rdma_adapter_free(struct pvn_rdma_adapter *a)
     free(a);
 }
 
-/* Opens the device, whose entry in the table is closed. */
+/* Opens the device again and puts it into its entry of the table, which is closed. */
 static struct pvn_rdma_opened *open_device(struct pvn_rdma_adapter *a, struct pvn_err *err)
 {
     struct pvn_hca_table now;
@@ -158,8 +159,8 @@ static struct pvn_rdma_opened *open_device(struct pvn_rdma_adapter *a, struct pv
     return o;
 }
 
-/* The caller holds the lock, which is released while the device is closed and opened. Lanes that are left on the
- * lost context close it. */
+/* Closes the lost context, unless lanes are left on it, the last of which then closes it. Opens the device again. The
+ * caller holds the lock, which is released meanwhile. */
 static int open_again(struct pvn_rdma_adapter *a, struct pvn_err *err)
 {
     struct pvn_rdma_opened *lost = a->now;
@@ -196,7 +197,8 @@ static int usable(const struct pvn_rdma_adapter *a, int port, bool spare, struct
     return -ENODEV;
 }
 
-/* The caller holds the lock. A port that is down may come up for those that use the adapter. */
+/* A lost device may be opened again. If only a port is down, the adapter is opened again only without lanes, because the
+ * port may come up again for the lanes. The caller holds the lock. */
 static bool may_open_again(const struct pvn_rdma_adapter *a, int why)
 {
     return !a->opening && pvn_now_ns() >= a->again_ns &&
@@ -267,7 +269,7 @@ int pvn_rdma_adapter_gids(struct pvn_rdma_hold *h, struct pvn_gid_row *rows)
                                    &whole);
     if (t.n < 0)
         return t.n;
-    /* Rows that a failed call left out are missing for one lane only. */
+    /* An incomplete table is not kept, so that only this lane misses rows. */
     if (!serves && whole && t.n > 0) {
         pthread_mutex_lock(&a->lock);
         *kept = t;
@@ -283,12 +285,12 @@ void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid
     hold->has_own = true;
 }
 
-/* `changed`: when the table was. A row that has moved to another index is the same address: queue pairs keep the
- * adapter's entry of it. */
+/* Checks if the lane's source GID is still in the table, PVN_RDMA_GRACE_NS after the table's last change at `changed`. The
+ * GID may have moved to another row, because queue pairs keep the adapter's entry of it. */
 static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_err *err)
 {
     const struct pvn_rdma_adapter *a = h->adapter;
-    struct pvn_gid_row rows[UINT8_MAX + 1]; /* all: the own one may be behind many that are new */
+    struct pvn_gid_row rows[UINT8_MAX + 1]; /* all rows: many new ones may come before the lane's */
     uint64_t away = pvn_now_ns() - changed;
     char gid[80];
 
@@ -297,7 +299,7 @@ static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_er
     h->gids_seen = changed;
     int n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, rows, UINT8_MAX + 1, NULL);
     if (n < 0)
-        return 0; /* the device's own end shows elsewhere */
+        return 0; /* a failed device is noticed elsewhere */
     for (int i = 0; i < n; i++)
         if (rows[i].type == h->own.type &&
             memcmp(rows[i].raw, h->own.raw, sizeof(rows[i].raw)) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Why an RDMA lane died, in one sentence that can be acted on. */
+/* Error messages of RDMA lanes. Each says why the lane died, in one sentence that can be acted on. */
 #include "net-pvrdma/rdma_lane_priv.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@ static void gid_text(const uint8_t *raw, char *buf, size_t cap)
         snprintf(buf, cap, "?");
 }
 
-/* Queue pair qp's two ends. */
+/* Sets the two ends of queue pair qp in *err. */
 static void locate(const struct rdma_lane *r, int qp, struct pvn_err *err)
 {
     char mine[INET6_ADDRSTRLEN] = "none", theirs[INET6_ADDRSTRLEN] = "none";
@@ -47,7 +47,7 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
     return r->l.err.code;
 }
 
-/* A sum that stays wrong for so long is of no write in flight: the rest of one takes nanoseconds. */
+/* A sum that is wrong for so long belongs to no write in flight, whose rest becomes visible within nanoseconds. */
 #define PARTIAL_NS PVN_NS_PER_S
 
 __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, int ring, uint64_t number,
@@ -67,25 +67,27 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, int ring, 
     return rdma_dead(r, -EBADMSG, what);
 }
 
-/* The meaning of a completion status (InfiniBand specification, volume 1, 11.6.2). LOSS: the link, the
- * peer's adapter or this one is gone, and other lanes may do better. WRONG: of a request that no
- * lane would take (length, kind), by a bug here or a malformed peer; what is not in the table counts
- * as that, too.
+/* The meaning of a completion status (InfiniBand specification, volume 1, 11.6.2).
  *
- * UNCLEAR: memory was not there. Either the request is wrong, or the memory was lost before the queue
- * pair: when an adapter or its driver is removed, or a process is killed, the kernel destroys the
- * newest object first (Linux, drivers/infiniband/core/rdma_core.c, __uverbs_cleanup_ufile), and NCCL
- * registers memory when the queue pairs are connected. The peer then sees REM_ACCESS_ERR, in send mode
- * REM_OP_ERR, and the end that is removed LOC_PROT_ERR or, of a write with immediate data,
- * LOC_ACCESS_ERR, before any event. */
+ * LOSS: the link, the peer's adapter or this end's adapter is lost; other lanes may work.
+ *
+ * WRONG: the request is one that no lane would accept (length, kind), because of a bug here or a malformed
+ * peer. A status that is not in the table counts as WRONG.
+ *
+ * UNCLEAR: memory was not accessible. Either the request is wrong, or the memory was lost before the queue
+ * pair: if an adapter or its driver is removed, or a process is killed, the kernel destroys the newest object
+ * first (Linux, drivers/infiniband/core/rdma_core.c, __uverbs_cleanup_ufile), and NCCL registers memory after
+ * the queue pairs are connected. Before any event, the peer then gets REM_ACCESS_ERR, in send mode
+ * REM_OP_ERR. The end whose adapter is removed gets LOC_PROT_ERR or, for a write with immediate data,
+ * LOC_ACCESS_ERR. */
 enum meaning { WRONG, LOSS, UNCLEAR };
 static const uint8_t meaning_of[] = {
-    [IBV_WC_SUCCESS] = WRONG, /* not of a request that has failed */
+    [IBV_WC_SUCCESS] = WRONG, /* never the status of a failed request */
     [IBV_WC_LOC_LEN_ERR] = WRONG,
-    [IBV_WC_LOC_QP_OP_ERR] = LOSS, /* rdma_rxe: no route, its interface is down (rxe_req.c, 6.1) */
+    [IBV_WC_LOC_QP_OP_ERR] = LOSS, /* rdma_rxe: no route, interface is down (rxe_req.c, 6.1) */
     [IBV_WC_LOC_EEC_OP_ERR] = WRONG,
     [IBV_WC_LOC_PROT_ERR] = UNCLEAR,
-    [IBV_WC_WR_FLUSH_ERR] = LOSS, /* behind another one that has failed, or at the queue's end */
+    [IBV_WC_WR_FLUSH_ERR] = LOSS, /* after another failed request, or in the error state */
     [IBV_WC_MW_BIND_ERR] = WRONG,
     [IBV_WC_BAD_RESP_ERR] = WRONG,
     [IBV_WC_LOC_ACCESS_ERR] = UNCLEAR,
@@ -119,7 +121,7 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
         if (r->qp[i].qp && r->qp[i].qp->qp_num == wc->qp_num)
             qp = i;
     const char *name = r->cfg.v->wc_status_str ? r->cfg.v->wc_status_str(wc->status) : "";
-    /* Retries that ran out are a time-out of the peer. All else is EIO, a failed device as well. */
+    /* If the retries ran out, the peer has timed out. Everything else is EIO, including a failed device. */
     pvn_err_set(&r->l.err, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO,
                 "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,

@@ -1,19 +1,18 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flushing GPU memory: PCI Express lets no read overtake a write of the same requester, so when a
- * byte read back from a GPU by the adapter has come, what the adapter has written there before has
- * arrived too.
+ * Flushing GPU memory: on PCI Express no read passes an earlier write of the same requester. So when the adapter has
+ * read a byte back from a GPU, everything that the adapter wrote there before has arrived, too.
  *
- * That holds for memory registered with relaxed ordering as well (ordering.h), by the rules of the PCI Express Base
- * Specification (section 2.4.1, table "Ordering Rules Summary"): a read request must not pass a posted request, which
- * a write is (B2a), whatever the attribute is in either. The attribute lets a write pass other writes (A2b), and the
- * answer to a read pass writes on its own path (D2b), which is the one from the GPU to the adapter: those that are
- * flushed go in the other direction. The one exception is ID-based ordering (B2b), for requests of two requesters: the
- * adapter's function is one.
+ * This is also true for memory registered with relaxed ordering (ordering.h), by the rules of the PCI Express Base
+ * Specification (section 2.4.1, table "Ordering Rules Summary"). A read request must not pass a posted request, such as
+ * a write (B2a), whatever the attribute of either is. The attribute lets a write pass other writes (A2b). It also lets
+ * the completion of a read pass writes on its own path (D2b), but that path leads from the GPU to the adapter, and the
+ * flushed writes go in the other direction. The only exception is ID-based ordering (B2b), which applies to requests of
+ * two requesters; the adapter's function is one requester.
  *
- * A READ posted on the data's queue pair would read the peer's memory. So each receiver has one
- * more queue pair on the same port, connected to itself.
+ * A READ on the queue pair of the data would read the peer's memory. So each receiver has one more queue pair on the same
+ * port, connected to itself.
  */
 #include "base/random.h"
 #include "net-pvrdma/rdma_lane_priv.h"
@@ -95,7 +94,7 @@ static int read_failed(struct rdma_lane *r, enum ibv_wc_status status)
     return rdma_dead(r, -EIO, doing);
 }
 
-/* Takes up to max completions of READs. Their number, or the lane is dead. */
+/* Takes up to max completions of READs. Returns their number, or the lane is dead. */
 static int take_reads(struct rdma_lane *r, struct ibv_wc *wc, unsigned max)
 {
     struct flush_qp *f = &r->flush;
@@ -115,7 +114,7 @@ static int take_reads(struct rdma_lane *r, struct ibv_wc *wc, unsigned max)
     return got;
 }
 
-/* A device may refuse to talk to itself, so it is tried before anything depends on it. */
+/* Reads a byte of the lane's own block once, because a device may not be able to talk to itself. */
 int rdma_flush_verify(struct rdma_lane *r)
 {
     struct flush_qp *f = &r->flush;
@@ -165,7 +164,7 @@ int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     return got < 0 ? got : 0;
 }
 
-/* The queue pair before its completion queue, see rdma_qps_destroy. */
+/* Destroys the queue pair before its completion queue, see rdma_qps_destroy. */
 void rdma_flush_destroy(struct rdma_lane *r)
 {
     if (r->flush.qp)

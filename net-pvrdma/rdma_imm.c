@@ -1,14 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Imm mode: a chunk arrives as RDMA WRITE with immediate, which takes a receive request and is
- * reported by the completion queue.
+ * Imm mode: a chunk arrives as RDMA WRITE with immediate, which consumes a receive request and is reported by
+ * the completion queue.
  *
- * A receiver for which that is expensive to poll is not to poll it while nothing comes. So its sender
- * writes behind each chunk, in the same chain, how many the queue pair has carried, and the receiver
- * polls for as many completions as the count is ahead of those that it has taken. The count says when
- * to poll and nothing else: where a network or a device shows it before the completion, the receiver
- * polls too early, and what it reports is still what has completed.
+ * A receiver whose completion queue is expensive to poll must not poll it while nothing arrives. So its sender
+ * writes a count after each chunk, in the same chain: the number of chunks on this queue pair. The receiver
+ * polls only for as many completions as the count is ahead of the completions that it has taken. The count
+ * decides only when to poll. If a network or a device shows the count before the completion, the receiver polls
+ * too early, but still reports only completed chunks.
  */
 #include "net-pvrdma/rdma_one_sided.h"
 #include "net-pvrdma/rdma_rx.h"
@@ -19,11 +19,12 @@
 
 /* ---- sender ---- */
 
-/* The size goes first, so that it is there when the immediate arrives on the same queue pair. */
+/* Writes the size of the message before the chunk, so that it is there when the immediate arrives on the same
+ * queue pair. */
 static void put_size(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w)
 {
     size_t at = (w->f.seq % PVN_SLOT_SPAN) * PVN_MAX_RECVS + w->f.recv;
-    /* The device may still be reading it for an earlier chunk, which says the same. */
+    /* The device may still be reading the word for an earlier chunk of this message, with the same value. */
     __atomic_store_n(&r->totals[at], htole64(w->f.total), __ATOMIC_RELAXED);
     struct ibv_send_wr *size =
         rdma_wr(q, &r->totals[at], sizeof(uint64_t), r->mem_mr->lkey,
@@ -32,9 +33,10 @@ static void put_size(struct rdma_lane *r, struct rqp *q, const struct pvn_write 
         size->send_flags |= IBV_SEND_INLINE;
 }
 
-/* Each chunk in flight has a count of its own, which the device reads when it comes to it: a later
- * one would announce what is not there yet. They lie behind the message sizes, where record mode has
- * the second half of the queue pair's records. */
+/* The source of the count of one chunk. Each chunk in flight has its own one, because the device reads the source
+ * later, and a newer count would announce chunks that have not arrived. The sources lie in the second half of the
+ * queue pair's record ring, which imm mode does not use. Message sizes take at most the first half of the first
+ * queue pair's ring. */
 static_assert(RECORD_RING * sizeof(uint32_t) <= RECORD_RING / 2 * sizeof(struct record),
               "there is room for the counts of a queue pair");
 static uint32_t *staged_count(const struct rdma_lane *r, ptrdiff_t k, uint32_t posted)
@@ -56,7 +58,7 @@ static void put_count(struct rdma_lane *r, struct rqp *q, uint32_t slots)
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* A message of one chunk is one request, and on a network one packet if it is short. */
+/* Adds a chunk's requests to the chain. A message of one chunk is one request, and one packet if it is short. */
 static inline __attribute__((always_inline)) void put_chunk(struct rdma_lane *r, struct rqp *q,
                                                             const struct pvn_write *w,
                                                             uint32_t lkey, const bool counted)
@@ -70,7 +72,7 @@ static inline __attribute__((always_inline)) void put_chunk(struct rdma_lane *r,
     wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
     if (!counted)
         rdma_end_chunk(r, q, wr, whole ? 1 : PER_CHUNK);
-    /* The processor copies inline data, so not from a GPU. */
+    /* The processor copies inline data, which it cannot do from a GPU. */
     if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
         wr->send_flags |= IBV_SEND_INLINE;
     if (counted)
@@ -111,7 +113,7 @@ static int counted_post_write(struct pvn_lane *l, const struct pvn_write *w)
 
 /* ---- receiver ---- */
 
-/* Posts receive requests that carry no buffer: an immediate needs one, its data does not. */
+/* Posts receive requests without a buffer: an immediate consumes a request, but its data need no buffer. */
 static int refill(struct rdma_lane *r, int qp)
 {
     struct rqp *q = &r->qp[qp];
@@ -141,7 +143,7 @@ static int imm_open(struct rdma_lane *r)
     return rc;
 }
 
-/* The event of a receive completion. */
+/* Turns a receive completion into an event. */
 static inline void arrived(struct rdma_lane *r, const struct rdma_done *recv, struct pvn_event *ev)
 {
     struct rqp *q = &r->qp[recv->qp];
@@ -171,18 +173,18 @@ static inline __attribute__((always_inline)) int poll_queue(struct rdma_lane *r,
     for (int i = 0; i < recvs.n; i++) {
         struct pvn_event *e = &ev[(*n)++];
         arrived(r, &recvs.of[i], e);
-        rdma_started(r, e->id); /* of each, for the sake of several queue pairs */
+        rdma_started(r, e->id); /* for each event, because several queue pairs are not in order */
     }
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
-        /* In batches: each call is a doorbell. The peer's window is
-         * smaller than what stays posted. */
+        /* In batches, because each call is a doorbell. Enough receives stay posted for the peer's window. */
         if (r->qp[k].recv_lack >= CHAIN)
             rc = refill(r, k);
     }
     return rc < 0 ? rc : 0;
 }
 
-/* The watched word is the next short message's. Long messages show in the queue. */
+/* Watches the stamp of the next short message. Long messages show only in the queue, so the watch is set only while
+ * the queue is idle. */
 static inline void imm_watch(struct rdma_lane *r)
 {
     if (r->flush.pending || !r->rx.idle_queue)
@@ -211,14 +213,14 @@ static int imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
             imm_watch(r);
         rc = rdma_rx_empty_poll(r) ? rdma_healthy(r) : 0;
     }
-    /* Data that came before an error are reported before it: the peer may know that it arrived. */
+    /* Arrivals from before an error are reported before it, because the peer may know that they arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
 /* ---- receiver with counts ---- */
 
-/* From a queue pair's count: chunks that have come and whose completions have not been
- * taken. A poll may have taken some before the count was there. */
+/* Chunks that have arrived according to the queue pair's count and whose completion has not been taken. 0 if polls
+ * have taken completions before their count was visible. */
 static inline uint32_t ahead(const struct rqp *q, uint32_t count)
 {
     uint32_t n = le32toh(count) - (uint32_t)q->longs;
@@ -239,8 +241,8 @@ static inline bool counted_has_events(const struct rdma_lane *r)
     return r->flush.pending || rdma_short_is_there(r) || announced(r) || r->rx.take_now;
 }
 
-/* Completions of what this end has written lie between the arrivals. They are polled for when they
- * are many or their slots are needed, as in record mode. */
+/* Number of completions of this end's own chains to poll for. These lie between the arrivals. As in record mode they
+ * are polled for when there are many or when their slots are needed. */
 static uint32_t chains_due(struct rdma_lane *r)
 {
     uint32_t known = rdma_rx_known(r);
@@ -250,7 +252,7 @@ static uint32_t chains_due(struct rdma_lane *r)
     return known || r->outstanding == 0 ? known : 1;
 }
 
-/* For no more than is known to be there. */
+/* Polls for no more completions than are known to be in the queue. */
 static int take_announced(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     uint64_t empty = r->stats.empty_polls;
@@ -261,7 +263,8 @@ static int take_announced(struct rdma_lane *r, struct pvn_event *ev, int max, in
     return rc;
 }
 
-/* As record_watch(): a word for the count of each queue pair would be too many. */
+/* Watches the stamp of the next short message and the count of the queue pair. A lane with several queue pairs sets no
+ * watch, because a watch has only two words. */
 static inline void counted_watch(struct rdma_lane *r)
 {
     if (r->nqps > 1 || r->flush.pending)
@@ -274,7 +277,7 @@ static inline void counted_watch(struct rdma_lane *r)
         rdma_watch(r, line, at_line, count, at_count);
 }
 
-/* Data show in memory, only an error needs the queue. */
+/* Handles an empty poll. Arrivals show in memory, so the queue is polled only for errors, after an idle time. */
 static inline int counted_empty_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     if (!r->fresh)
@@ -301,7 +304,7 @@ __attribute__((noinline)) static int counted_take_all(struct rdma_lane *r, struc
         rdma_rx_took(r, n - flushed);
     else if (rc == 0 && n == 0)
         rc = counted_empty_poll(r, ev, max, &n);
-    /* Data that came before an error are reported before it: the peer may know that it arrived. */
+    /* Arrivals from before an error are reported before it, because the peer may know that they arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -351,7 +354,7 @@ static void imm_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, 
         ev[(*n)++] = r->kept[r->kept_at];
 }
 
-/* Nobody takes what has come by now, but it is acknowledged. */
+/* Takes completions while the lane closes. Arrivals are counted, so that they are acknowledged, and then dropped. */
 static int take_unseen(struct rdma_lane *r)
 {
     struct rdma_recvs recvs;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The RDMA lane's table, memory and end; see rdma_lane.h. */
+/* The RDMA lane's table of operations, its memory and its close; see rdma_lane.h. */
 #include "net-pvrdma/rdma_path.h"
 #include "net-pvrdma/rdma_rx.h"
 #include "net-pvrdma/rdma_tx.h"
@@ -15,7 +15,7 @@
 #include "base/pages.h"
 #include "nccl/types.h"
 
-enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
+enum { FLUSH_SPOT = 64 }; /* bytes after the rings, into which flushes read from GPU memory */
 
 static int copies_only(const struct rdma_lane *r, const struct pvn_mr *mr, struct pvn_err *err)
 {
@@ -115,7 +115,7 @@ static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
         sum->doorbells_empty += s.empty_polls;
 }
 
-/* All of them are RDMA lanes that need clear-to-send, or none is. */
+/* Either all of the comm's lanes are RDMA lanes that need clear-to-send, or none is. */
 static void rdma_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -130,7 +130,7 @@ static void rdma_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nla
             r->tx.acks = &r->first->ack[i];
     }
     rdma_rx_join(r);
-    /* All of the comm's queues together are polled once in that time. */
+    /* idle_poll_ns is for all queues of the comm together. */
     if (r->mode->rx_polls_queue && !r->cfg.sender)
         r->cfg.idle_poll_ns *= (uint64_t)nlanes;
 }
@@ -176,7 +176,7 @@ static int map_memory(struct rdma_lane *r)
         return rdma_dead(r, -ENOMEM, "allocating its rings");
     r->mem = mem;
     r->flush.spot = r->mem + spot;
-    /* Never with relaxed ordering (ordering.h): both ends poll what the other one writes here. */
+    /* Never with relaxed ordering (ordering.h), because this end polls memory that the peer writes. */
     r->mem_mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len, PVN_RDMA_ACCESS);
     if (!r->mem_mr) {
         int rc = rdma_dead(r, -(errno ? errno : EIO), "registering its rings");

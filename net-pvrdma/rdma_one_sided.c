@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Record and imm mode beside the message's path: a lane of either is opened, verified and counted alike. */
+/* The common part of record and imm mode outside of the message path: opening, verification and counters. */
 #include "net-pvrdma/rdma_one_sided.h"
 #include "net-pvrdma/rdma_rx.h"
 
@@ -14,8 +14,8 @@ int rdma_one_sided_open(struct rdma_lane *r)
     return rdma_paths_open(r);
 }
 
-/* A fabric may carry small packets and lose large ones. The rings of short messages hold nothing but
- * zeros until the lane is up at both ends, and this writes some of one end's over the other's. */
+/* Verification with large packets: a fabric may carry small packets and lose large ones. It writes a part of this
+ * end's ring of short messages over the peer's. Both rings hold only zeros until the lane is up at both ends. */
 enum { LARGE_BYTES = 2 * 4096 }; /* two packets of the largest MTU */
 static_assert((int)LARGE_BYTES <= (int)SHORT_RING_BYTES, "they fit the ring of short messages");
 
@@ -28,8 +28,8 @@ static uint32_t probe_large(struct rdma_lane *r, struct rqp *q)
     return 1;
 }
 
-/* The sender's first request carries a word for the receiver, the rest are empty; behind large ones, where
- * those are to pass. */
+/* Posts a queue pair's verification: a large write if requested, then a small one. On the sender's first queue pair the
+ * small write carries a word for the receiver; all others are empty. */
 int rdma_probe_by_write(struct rdma_lane *r, int k)
 {
     bool word = r->cfg.sender && k == 0;
@@ -50,7 +50,7 @@ int rdma_peer_has_written(struct rdma_lane *r)
 
 void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
 {
-    /* The queue pairs' own counts begin again after 2^32. */
+    /* The totals do not come from the queue pairs' 32-bit counts, which wrap. */
     uint64_t longs = 0;
     out->chunks = r->chunks_done;
     for (int k = 0; k < r->nqps; k++) {

@@ -1,26 +1,26 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The modes that write into the receiver's memory, record and imm: what they have in common. */
+/* The common part of record and imm mode, which write into the receiver's memory. */
 #ifndef PVN_NET_PVRDMA_RDMA_ONE_SIDED_H
 #define PVN_NET_PVRDMA_RDMA_ONE_SIDED_H
 
 #include "net-pvrdma/rdma_tx.h"
 
-/* The receiver copies only host memory, and only from host memory can it be copied here. A part of
- * a message is no message, however short. */
+/* True if the chunk may go as a short message. Both ends copy short messages by processor, so source and
+ * destination must be host memory. A short chunk of a longer message does not qualify. */
 static inline bool rdma_may_be_short(const struct rdma_lane *r, const struct pvn_write *w)
 {
     return w->to->copies && w->f.total <= r->l.short_max && w->f.len == w->f.total && w->mr &&
            w->mr->gpu == 0;
 }
 
-/* True if room for one line has been taken without a closer look, and that is enough. */
+/* Takes room for a message of one line without a check of the ring. True if that worked. */
 static inline bool rdma_short_takes_line(struct rdma_lane *r, uint32_t len)
 {
     return __builtin_expect(len <= r->line_max && --r->qp[0].shorts.room >= 0, 1);
 }
 
-/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
+/* Finds the key of the chunk's source. -EFAULT: the bytes lie outside of their registration. */
 static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
 {
     const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
@@ -29,8 +29,8 @@ static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint
     return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : rdma_not_registered(r, mem);
 }
 
-/* Posts a chunk that is not a short message, or one that needs a closer look. put_chunk, of the mode, adds its requests,
- * most at most, to the queue pair's chain, where there is room for them. */
+/* Posts a chunk that is not a short message of one line, or for which the ring has to be checked. The mode's
+ * put_chunk adds the chunk's requests, up to `most`, to the queue pair's chain, which has room for them. */
 static inline __attribute__((always_inline)) int rdma_post_chunk(
     struct rdma_lane *r, const struct pvn_write *w,
     void (*put_chunk)(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w, uint32_t lkey),
@@ -59,19 +59,19 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
     if (r->paths)
         rdma_path_posted(r, k, w->f.len);
     q->longs++;
-    q->shorts.room = 0; /* to be counted again */
+    q->shorts.room = 0; /* the chunk has used slots, so the room has to be counted again */
     if (w->more) {
         r->l.kick_due = true;
         return 0;
     }
-    /* Then nothing is left for a kick. */
+    /* The doorbell below posts everything, so a kick has nothing left to do. */
     if (r->nqps == 1)
         r->l.kick_due = false;
     return rdma_ring_chain(r, q);
 }
 
-/* post_write of a mode: messages of one line are alike in all of them, post_long is the mode's. Apart, since
- * what such a message passes has no use for the registers that the other saves. */
+/* post_write of a mode. A short message of one line is the same in all modes; everything else goes to the mode's
+ * post_long. post_long is a separate function so that the short path need not save its registers. */
 static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
                                   int (*post_long)(struct rdma_lane *r, const struct pvn_write *w))
 {
@@ -80,7 +80,7 @@ static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
                                                                          : post_long(r, w);
 }
 
-/* Members of the tables of data operations but for a receiver's poll and a sender's post_write. */
+/* Common members of the tables of data operations; poll of receivers and post_write of senders are the mode's. */
 #define RDMA_RX_OPS                                                                                \
     .post_cts = rdma_post_cts, .post_write = pvn_lane_no_post_write,                               \
     .next_slot = pvn_lane_no_next_slot, .post_flush = rdma_post_flush, .kick = rdma_rx_kick,       \
@@ -90,7 +90,7 @@ static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
     .post_flush = pvn_lane_no_post_flush, .kick = rdma_tx_kick, .poll = rdma_tx_poll,              \
     .copy_out = pvn_lane_no_copy
 
-/* rdma_one_sided.c: of struct rdma_mode */
+/* rdma_one_sided.c: members of struct rdma_mode */
 int rdma_one_sided_open(struct rdma_lane *r);
 int rdma_probe_by_write(struct rdma_lane *r, int qp);
 int rdma_peer_has_written(struct rdma_lane *r);

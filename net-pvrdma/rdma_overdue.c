@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request that neither completes nor fails. A device repeats what is not acknowledged as often as
- * its queue pair says, and reports an error then; one that has reported nothing when that time is
- * long over never will. Called a few times a second: see pvn_lane_ops.overdue.
+ * Detects a request that neither completes nor fails. A device retransmits unacknowledged packets as often as its
+ * queue pair's attributes say, and then reports an error. A device that has reported nothing long after this time
+ * never will. Called a few times a second: see pvn_lane_ops.overdue.
  */
 #include "net-pvrdma/rdma_rx.h"
 
@@ -13,16 +13,15 @@
 #include "base/clock.h"
 #include "base/hints.h"
 
-/* On top of what the device may take: a host or a hypervisor that stands still for a moment. */
+/* Added to the device's own limit, because a host or a hypervisor may stop for a moment. */
 #define MARGIN_NS (5 * PVN_NS_PER_S)
-/* Nobody has called for so long: what has completed since lies in the queue, so this time does not count. */
+/* A longer gap between two calls does not count, because completions of that time still lie in the queue. */
 #define AWAY_NS PVN_NS_PER_S
-/* Silence after which requests without a completion are followed by one that has one, and the peer
- * is queried. */
+/* Silence after which unsignaled requests are followed by a signaled one, and the peer is queried. */
 #define ASK_NS PVN_NS_PER_S
 
-/* A device may wait up to four times the time-out that was set before it sends again (InfiniBand
- * specification, volume 1, 9.7.6.1.3). 0: it waits without limit. */
+/* The longest time in which a device has to report an error; 0: no limit. A device may wait up to four times the
+ * configured time-out before it retransmits (InfiniBand specification, volume 1, 9.7.6.1.3). */
 static uint64_t bound_ns(const struct rdma_lane *r)
 {
     if (r->cfg.timeout == 0)
@@ -31,13 +30,13 @@ static uint64_t bound_ns(const struct rdma_lane *r)
     return 4 * timeout * (r->cfg.retry_cnt + 1u) + MARGIN_NS;
 }
 
-/* Chains that the peer is not known to have, of a receiver. */
+/* Receiver: true if the peer is not known to have all chains. */
 static bool chains_are_open(const struct rdma_lane *r)
 {
     return r->rx.chain_tail != r->rx.chain_head && r->rx.chain_tail != r->rx.chain_known;
 }
 
-/* True if a request is in flight whose end the device has to report. */
+/* True if a request is in flight whose result the device has to report. */
 static bool has_outstanding(const struct rdma_lane *r)
 {
     if (r->flush.pending)
@@ -52,7 +51,7 @@ static bool has_outstanding(const struct rdma_lane *r)
     return false;
 }
 
-/* A number that changes when any of it ends. */
+/* A number that changes when any request in flight ends. */
 static uint64_t ended(const struct rdma_lane *r)
 {
     uint64_t n = r->rx.chain_head + r->rx.chain_known + r->flush.pending;
@@ -63,7 +62,7 @@ static uint64_t ended(const struct rdma_lane *r)
     return n;
 }
 
-/* Takes what has completed but is not polled for: an expensive queue is hardly ever polled. */
+/* Takes completions that no poll has taken, because an expensive queue is rarely polled. */
 static int take_completed(struct rdma_lane *r)
 {
     if (r->mode->rx_polls_queue && !r->cfg.sender) {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMOOTH = 2 }; /* each measurement counts one in so many */
+enum { SMOOTH = 2 }; /* smoothing: a new measurement has the weight 1 / SMOOTH */
 
 int rdma_paths_open(struct rdma_lane *r)
 {
@@ -30,7 +30,7 @@ void rdma_path_posted(struct rdma_lane *r, int k, uint32_t bytes)
     p->sent += bytes;
 }
 
-/* Takes a measurement: `w` bytes came in `ns` of the path's busy time. */
+/* Adds a measurement: chunks of weight w were delivered in ns of the path's busy time. */
 static void measured(struct rdma_lane *r, struct rdma_path *p, uint64_t ns, uint64_t w)
 {
     uint64_t cost = ns * 1024 / w + 1, least = UINT64_MAX;
@@ -41,9 +41,9 @@ static void measured(struct rdma_lane *r, struct rdma_path *p, uint64_t ns, uint
     r->tx.least_cost = least;
 }
 
-/* The last chunks that were acknowledged together, one behind the other without a gap. */
+/* A busy period of the path: the last chunks of one acknowledgement that followed each other without a gap. */
 struct busy {
-    uint64_t from_ns, until_ns; /* since when, and until when by what is known of the path */
+    uint64_t from_ns, until_ns; /* begin, and the end that the path's cost predicts */
     uint64_t weight;
 };
 

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 
-/* The longest idle time before an expensive completion queue is polled. */
+/* The longest idle time between two polls of an expensive completion queue. */
 #define IDLE_WAIT_MAX_NS PVN_NS_PER_S
 
-/* A queue that was empty for so long holds no completion of a request that had succeeded before the
- * error state. */
+/* After the error state was entered, a queue that has been empty for this long gets no more completions of
+ * successful requests. */
 #define EMPTY_NS (2 * PVN_NS_PER_MS)
 
 void rdma_chain_init(struct rqp *q)
@@ -100,10 +100,10 @@ int rdma_take(struct rdma_lane *r, int max, struct rdma_recvs *recvs)
     int rc = 0;
     for (int i = 0; i < got; i++) {
         int one = took(r, &wc[i], recvs);
-        /* Completions behind a failed one are taken, too: they may be arrivals on another queue pair. */
+        /* Completions after a failed one are taken, too: they may be arrivals on another queue pair. */
         rc = rc < 0 ? rc : one;
     }
-    /* The next call has the error. */
+    /* Receives are returned before the error, which a later poll returns. */
     return rc < 0 && (!recvs || recvs->n == 0) ? rc : got;
 }
 
@@ -127,13 +127,13 @@ int rdma_take_last(struct rdma_lane *r, struct rdma_recvs *recvs)
                 recvs->of[recvs->n++] = d;
         }
     }
-    /* A queue that gives errors (overrun) gives nothing else: what is missing will show. */
+    /* A queue that fails (overrun) has no more completions. The failover finds out what is missing. */
     return recvs->n || got < 0 || now - r->emptied_ns >= EMPTY_NS ? 0 : -EAGAIN;
 }
 
-/* True if the queue is to be polled although nothing is known to be in it. Where an empty poll costs, only
- * after an idle time, and after a longer one each time that the queue was empty: success shows in
- * memory, only an error needs the queue. */
+/* True if the queue should be polled although no completion is known to be in it. If an empty poll is expensive, the
+ * queue is polled only after an idle time, which doubles with each poll: success shows in memory, so the queue is
+ * needed only for errors. */
 bool rdma_time_to_poll(struct rdma_lane *r)
 {
     if (!r->cfg.costly_poll)

@@ -12,12 +12,12 @@ struct rdma_recvs {
     struct rdma_done of[CQ_BATCH];
 };
 
-/* Gives a sender's request a completion, which stands for all chunks up to `posted`, and for the slots of all
- * requests that have none. */
+/* Requests a completion for a sender's request. The completion acknowledges all chunks up to `posted` and frees
+ * the slots of all unsignaled requests before it. */
 void rdma_signal_data(struct rdma_lane *r, struct rqp *q, struct ibv_send_wr *wr, uint32_t posted);
 
-/* The last request of a sender's chunk, which has taken so many slots: it has a completion where enough slots
- * would be without one. */
+/* Ends a sender's chunk, which has taken `slots` slots. Its last request gets a completion if enough unsignaled
+ * slots have added up. */
 static inline void rdma_end_chunk(struct rdma_lane *r, struct rqp *q, struct ibv_send_wr *wr,
                                   uint32_t slots)
 {
@@ -27,24 +27,29 @@ static inline void rdma_end_chunk(struct rdma_lane *r, struct rqp *q, struct ibv
 }
 
 void rdma_chain_init(struct rqp *q);
-int rdma_ring_chain(struct rdma_lane *r, struct rqp *q); /* the doorbell, of a chain not empty */
+/* Posts a chain that is not empty, with one doorbell. 0, or the lane is dead. */
+int rdma_ring_chain(struct rdma_lane *r, struct rqp *q);
 static inline int rdma_ring(struct rdma_lane *r, int qp)
 {
     return r->qp[qp].nwr ? rdma_ring_chain(r, &r->qp[qp]) : 0;
 }
-int rdma_not_posted(struct rdma_lane *r, int rc); /* ibv_post_send's answer: the lane is dead */
-/* Takes up to max completions, CQ_BATCH at most, and gives out those of receives; NULL: none is due.
- * Their number, or the lane is dead: not before those of receives that came with the error are taken. */
+/* The lane is dead, because ibv_post_send has returned rc. Returns the lane's error. */
+int rdma_not_posted(struct rdma_lane *r, int rc);
+/* Takes up to max completions, CQ_BATCH at most, and returns those of receives in *recvs. recvs NULL: a receive
+ * completion is an error. Returns the number of completions, or the lane is dead. Receives that came together with
+ * an error are returned first, and a later poll returns the error. */
 int rdma_take(struct rdma_lane *r, int max, struct rdma_recvs *recvs);
-int rdma_take_requests(struct rdma_lane *r); /* where no receive is due. 0, or the lane is dead */
-/* Queue pairs in the error state: the next receives that had completed before. 0: some, or with none the
- * queue is empty; -EAGAIN: more may come. */
+/* rdma_take while no receive is due. 0, or the lane is dead. */
+int rdma_take_requests(struct rdma_lane *r);
+/* Takes receives that had completed before the queue pairs went to the error state. 0: recvs has some, or the
+ * queue is empty for good; -EAGAIN: more may come. */
 int rdma_take_last(struct rdma_lane *r, struct rdma_recvs *recvs);
 bool rdma_time_to_poll(struct rdma_lane *r);
-/* Looks if the device has failed. A lane that moves needs no other sign of life. 0 or the lane is dead. */
+/* Checks if the device has failed. Called only after empty polls, because progress shows that the device works.
+ * 0, or the lane is dead. */
 int rdma_healthy(struct rdma_lane *r);
-/* Checks that and polls the queue, where it is due and more than `known` completions are
- * outstanding. unsignaled: there are requests without a completion, whose errors have one. */
+/* Checks the device's health. Then polls the queue if a poll is due and more than `known` completions are
+ * outstanding. unsignaled: unsignaled requests are in flight, which complete only if they fail. */
 int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled);
 
 #endif

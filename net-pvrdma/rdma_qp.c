@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
+/* The life cycle of queue pairs: create, INIT, RTR, RTS, ERR, destroy. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -15,7 +15,7 @@
 #include "connect/wire.h"
 
 enum {
-    /* Two requests per chunk and a full ring of chunks: what a queue pair can have in flight. */
+    /* The most requests that a queue pair can have in flight: a full ring of chunks, two requests each. */
     SEND_SLOTS = 2 * RECORD_RING
 };
 
@@ -32,7 +32,7 @@ uint8_t rdma_pieces_log2(const struct rdma_lane *r)
     return n;
 }
 
-/* Slots of the receive queue: enough for every mode that may be agreed on. */
+/* Length of the receive queue, enough for every mode that the ends may agree on. */
 static uint32_t recv_slots(const struct rdma_lane *r)
 {
     uint32_t imm = r->cfg.sender ? 1 : IMM_RECVS;
@@ -48,15 +48,15 @@ static uint32_t send_slots(const struct rdma_lane *r)
     return smaller(SEND_SLOTS, r->cfg.max_wr);
 }
 
-/* Entries that the completion queue needs: when a queue pair fails, each of its outstanding
- * requests completes, those too that would have no completion otherwise. */
+/* Entries that the completion queue needs. If a queue pair fails, each of its outstanding requests completes, even
+ * the unsignaled ones. */
 static uint32_t completions(const struct rdma_lane *r)
 {
     return (uint32_t)r->cfg.qps * (send_slots(r) + recv_slots(r));
 }
 
-/* Fewer requests in flight, then fewer queue pairs, where the device's completion queue is too
- * small for all: one that overruns is lost with everything that uses it. */
+/* Uses fewer requests in flight, then fewer queue pairs, if the device's completion queue is too small for all: a queue
+ * that overruns is lost with everything that uses it. */
 static int fit_completion_queue(struct rdma_lane *r)
 {
     while (completions(r) > r->cfg.max_cqe)
@@ -83,7 +83,7 @@ static int create_one(struct rdma_lane *r, struct rqp *q)
                                          .max_inline_data = r->cfg.max_inline}};
     q->qp = r->cfg.v->create_qp(r->cfg.pd, &a);
     if (!q->qp && r->cfg.max_inline) {
-        /* A device may promise more inline data than it gives to a queue of this length. */
+        /* A device may announce more inline data than it grants to a queue of this length. */
         a.cap.max_inline_data = r->cfg.max_inline = 0;
         q->qp = r->cfg.v->create_qp(r->cfg.pd, &a);
     }
@@ -143,7 +143,7 @@ static void address(const struct rdma_lane *r, struct ibv_ah_attr *ah)
 
 #define TO_RTR "moving a queue pair to RTR (is the peer's address reachable from this port?)"
 
-/* 0 or a negative errno, and the lane lives. */
+/* Moves a queue pair to RTR. 0 or a negative errno, with which the lane is still alive. */
 static int to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_attr *ah,
                   uint32_t dest, uint32_t psn)
 {
@@ -188,7 +188,8 @@ static bool is_in_init(const struct rdma_lane *r, struct ibv_qp *qp)
     return r->cfg.v->query_qp(qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_INIT;
 }
 
-/* ns: the peer may be bound already, and waits for this end for VERIFY_TIMEOUT. */
+/* Time limit in ns for resolving the peer's address. The peer may be bound already, and waits for this end only for
+ * VERIFY_TIMEOUT. */
 static uint64_t resolve_limit(void)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -196,10 +197,11 @@ static uint64_t resolve_limit(void)
 }
 
 /*
- * RoCE: before the driver is called the kernel looks for the peer's address on the link, for a second, and answers
- * ETIMEDOUT (Linux, drivers/infiniband/core/verbs.c, _ib_modify_qp; addr.c, rdma_addr_find_l2_eth_by_grh). That may be
- * one lost packet, and the queue pair is where it was. Drivers whose own command has timed out, or was interrupted by a
- * signal (vmw_pvrdma), give the same errno: the device says if the queue pair has moved.
+ * Handles ETIMEDOUT of a move to RTR. With RoCE the kernel resolves the peer's address on the link before it calls the
+ * driver, for a second, and returns ETIMEDOUT on failure (Linux, drivers/infiniband/core/verbs.c, _ib_modify_qp; addr.c,
+ * rdma_addr_find_l2_eth_by_grh). One lost packet is enough for that, and the queue pair is unchanged, so it is tried
+ * again. A driver whose own command has timed out or was interrupted by a signal (vmw_pvrdma) returns the same errno. So
+ * the device is queried if the queue pair is still in INIT.
  */
 static int not_resolved(struct rdma_lane *r, struct ibv_qp *qp)
 {
@@ -246,7 +248,7 @@ int rdma_qps_connect(struct rdma_lane *r)
     return 0;
 }
 
-/* After this nothing of the peer lands any more: a queue pair in ERR refuses what still arrives. */
+/* Moves all queue pairs to ERR. A queue pair in ERR refuses the peer's packets, so no more data land. */
 void rdma_qps_error(struct rdma_lane *r)
 {
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
@@ -256,8 +258,8 @@ void rdma_qps_error(struct rdma_lane *r)
     r->errored = true;
 }
 
-/* Queue pairs go before their completion queue: vmw_pvrdma's library cannot consume a completion
- * whose queue pair it no longer knows, and would stop there (rdma-core 44,
+/* Destroys the queue pairs, then their completion queue. The queue must not be polled in between: vmw_pvrdma's library
+ * cannot consume a completion whose queue pair it no longer knows, and would stop there (rdma-core 44,
  * providers/vmw_pvrdma/cq.c). */
 void rdma_qps_destroy(struct rdma_lane *r)
 {

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A queue pair: its chain of requests, its send queue's slots and what it has in flight. */
+/* A queue pair: its chain of requests, the slots of its send queue and its chunks in flight. */
 #ifndef PVN_NET_PVRDMA_RDMA_QP_H
 #define PVN_NET_PVRDMA_RDMA_QP_H
 
@@ -11,21 +11,21 @@
 #include "net-pvrdma/rdma_wr.h"
 
 enum {
-    CHAIN = 32,                /* requests that are posted by one doorbell at most */
-    CQ_BATCH = 16,             /* completions taken by one poll where empty polls are free */
-    CTS_BATCH_MAX = 8,         /* entries that wait at most */
-    SIGNAL_EVERY = 16,         /* requests of which only the last one has a completion */
-    REAP_AT = 4,               /* known completions that are worth a poll, then */
-    SIGNALS = 2 * RECORD_RING, /* that are not taken yet; more slots no send queue has */
-    WATCH_POLLS = 8,           /* polls that a look at memory replaces, see pvn_lane_watch */
-    LOOK_EVERY = 16 /* polls without a result, those among them, between two that look around */
+    CHAIN = 32,                /* maximum of requests posted with one doorbell */
+    CQ_BATCH = 16,             /* maximum of completions taken by one poll */
+    CTS_BATCH_MAX = 8,         /* this many waiting entries are published at once */
+    SIGNAL_EVERY = 16,         /* of this many slots only the last one's request has a completion */
+    REAP_AT = 4,               /* known completions from which on a poll is worthwhile */
+    SIGNALS = 2 * RECORD_RING, /* ring of completions to come; no send queue has more slots */
+    WATCH_POLLS = 8,           /* polls that the watched words replace, see pvn_lane_watch */
+    LOOK_EVERY = 16            /* empty polls between two health checks, replaced polls included */
 };
 
-/* Imm mode: a receiver never has fewer receives posted than the sender may have chunks in flight. */
+/* Imm mode: a receiver always has at least as many receives posted as the sender may have chunks in flight. */
 enum { IMM_RECVS = RECORD_RING + CHAIN };
 
-/* A chunk that the peer has not acknowledged, chunk:9 | cookie:20, so that whole messages in a row
- * have numbers in a row. */
+/* The note of an unacknowledged chunk, chunk:9 | cookie:20. In this layout consecutive messages of one chunk
+ * have consecutive notes. */
 static inline uint32_t rdma_note_make(uint32_t cookie, uint32_t chunk)
 {
     return chunk << PVN_ID_BITS | cookie;
@@ -39,17 +39,17 @@ static inline uint16_t rdma_note_chunk(uint32_t note)
     return (uint16_t)(note >> PVN_ID_BITS);
 }
 
-/* The lane's short messages, all on its first queue pair: the ring that the peer fills, or where they
- * are sent from. */
+/* The ring of the lane's short messages, all on its first queue pair. At a receiver the peer writes the ring;
+ * a sender sends from it. */
 struct short_ring {
-    struct short_head *base, *end; /* between them a message may begin */
-    struct short_head *next;       /* where the next one does */
-    uint32_t lines;                /* of all messages, free-running */
-    uint32_t acknowledged;         /* receiver: lines that the peer knows to be read */
+    struct short_head *base, *end; /* messages may begin from base up to end */
+    struct short_head *next;       /* first line of the next message */
+    uint32_t lines;                /* total of lines, free-running */
+    uint32_t acknowledged;         /* receiver: lines whose reading is acknowledged to the peer */
     /* sender */
     uint32_t free_from; /* lines that the peer has read */
-    int32_t room;       /* lines that may go out without another check; -1: as 0 */
-    uint64_t to_remote; /* from an address here to the same one in the peer's ring */
+    int32_t room;       /* lines that may be sent without a check; -1 means 0 */
+    uint64_t to_remote; /* difference between an address of the peer's ring and the one here */
     struct ibv_sge sge;
     struct ibv_send_wr wr;
 };
@@ -58,30 +58,30 @@ struct rqp {
     struct ibv_qp *qp;
     uint32_t slots; /* free slots of the send queue */
     uint32_t psn;
-    uint32_t unsignaled; /* slots of requests behind the last one that has a completion */
-    /* requests chained but not posted; each stays linked to the next one, see rdma_ring */
+    uint32_t unsignaled; /* slots used since the last request that has a completion */
+    /* Requests chained but not posted. The elements of wr stay linked, see rdma_ring_chain. */
     int nwr;
-    uint32_t signalled; /* of them */
+    uint32_t signalled; /* requests of the chain that have a completion */
     struct ibv_send_wr wr[CHAIN];
     struct ibv_sge sge[CHAIN];
     /* sender: chunks of this queue pair, free-running */
     uint32_t posted, acked, reported;
-    uint64_t longs;    /* of those posted or seen, not short messages */
-    uint32_t consumed; /* seen by the peer, whose record ring has room again */
-    /* Chunks that had been posted with each request that has a completion, and how many such
-     * requests there have been, are known to have completed, and were taken from the queue. */
+    uint64_t longs;    /* chunks posted or seen, without short messages */
+    uint32_t consumed; /* chunks that the peer has read, so that its record ring has room again */
+    /* Requests with a completion: value of `posted` at each one; number of these requests posted, known to
+     * have completed, and taken from the queue. */
     uint32_t signal_at[SIGNALS];
     uint32_t signals, signals_known, signals_taken;
-    uint32_t plain;             /* requests of WR_PLAIN that have completed */
-    uint32_t note[RECORD_RING]; /* rdma_note_make() of those not reported */
-    uint32_t records;           /* of the chunks, written or taken */
-    struct record *next_record; /* where the next one will be */
+    uint32_t plain;             /* WR_PLAIN requests that have completed */
+    uint32_t note[RECORD_RING]; /* rdma_note_make() of the chunks not reported */
+    uint32_t records;           /* records written or read */
+    struct record *next_record; /* next record in the ring */
     struct short_ring shorts;
     /* receiver */
     uint32_t seen;         /* records, short messages or completions taken */
-    uint32_t acknowledged; /* of them acknowledged to the peer */
-    uint32_t recv_lack;    /* imm: receive requests to be posted again */
-    uint64_t seen_ns; /* several queue pairs: when the last chunk was, but for short messages */
+    uint32_t acknowledged; /* value of `seen` in the last acknowledgement */
+    uint32_t recv_lack;    /* imm: receive requests that have to be posted again */
+    uint64_t seen_ns;      /* several queue pairs: when the last long chunk was seen */
 };
 
 struct rdma_lane;

@@ -1,13 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Record mode: a record is written behind a chunk's data, and the receiver polls its ring. */
+/* Record mode: the sender writes a record after a chunk's data, and the receiver polls the ring of records. */
 #include "net-pvrdma/rdma_one_sided.h"
 #include "net-pvrdma/rdma_rx.h"
 
 #include <endian.h>
 #include <errno.h>
 
-/* Both ends: goes on to the next record of the queue pair's ring. */
+/* Both ends: advances to the next record of the queue pair's ring. */
 static inline void next_record(struct rqp *q)
 {
     q->next_record += ++q->records % RECORD_RING ? 1 : 1 - RECORD_RING;
@@ -15,12 +15,12 @@ static inline void next_record(struct rqp *q)
 
 /* ---- sender ---- */
 
-/* The rings of both ends have the same place in their memory. */
+/* Adds the record of a chunk to the chain. A record has the same offset in both ends' blocks. */
 static inline void put_record(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w)
 {
     struct record *rec = q->next_record;
     next_record(q);
-    /* The rest is zero from the start. */
+    /* The other fields are always zero. */
     rec->total = htole64(w->f.total);
     rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
     rec->bytes = htole32(w->f.len);
@@ -59,7 +59,7 @@ static inline bool record_is_there(const struct rqp *q)
     return __atomic_load_n(&q->next_record->stamp, __ATOMIC_ACQUIRE) == htole32(q->records + 1);
 }
 
-/* Takes what a queue pair has brought, at least one record. 0, or the lane is dead. */
+/* Reads the records of a queue pair, at least one of which is visible. 0, or the lane is dead. */
 static inline __attribute__((always_inline)) int read_records(struct rdma_lane *r, struct rqp *q,
                                                               struct pvn_event *ev, int max, int *n)
 {
@@ -91,7 +91,8 @@ static inline __attribute__((always_inline)) int read_records(struct rdma_lane *
     return rc;
 }
 
-/* A chunk that is not whole when the queue pair is gone never will be. */
+/* Reads the records after the fence. A record that is incomplete when the queue pair is destroyed stays incomplete, so
+ * it is ignored. */
 static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     for (struct rqp *q = r->qp; q < r->qp + r->nqps && *n < max; q++)
@@ -112,7 +113,7 @@ static bool record_has_events(const struct rdma_lane *r)
     return false;
 }
 
-/* The watched words are those of the next short message and the next record. */
+/* Watches the stamps of the next short message and the next record. */
 static inline void record_watch(struct rdma_lane *r)
 {
     if (r->nqps > 1 || r->flush.pending)
@@ -147,7 +148,7 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
     } else if (rc == 0) {
         rc = record_empty_poll(r);
     }
-    /* Data that came before an error are reported before it: the peer may know that it arrived. */
+    /* Arrivals from before an error are reported before it, because the peer may know that they arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -166,7 +167,7 @@ static int record_open(struct rdma_lane *r)
 
 static int nothing_to_save(struct rdma_lane *r)
 {
-    (void)r; /* arrivals lie in memory */
+    (void)r; /* arrivals lie in memory, which the fence does not touch */
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The receiving side: clear-to-send entries out, records or immediates in, acknowledgements out. */
+/* The receiving side of record and imm mode: sends clear-to-send entries and acknowledgements. */
 #include "net-pvrdma/rdma_rx.h"
 
 #include <endian.h>
@@ -12,16 +12,16 @@
 /* The longest time for which a lane that closes waits for its final acknowledgement. */
 #define FINAL_ACK_NS (PVN_NS_PER_S / 10)
 
-/* The error is not -EFAULT, by which the caller would be refused for bytes outside of its registration. New lanes
- * would have the same keys. */
+/* The lane is dead, because a buffer crosses the regions of its registration. The code is not -EFAULT, which would blame
+ * the caller for bytes outside of the registration. A failover would not help, because new lanes have the same regions. */
 __attribute__((noinline, cold)) static int too_large(struct rdma_lane *r)
 {
     return rdma_dead(r, -EMSGSIZE,
                      "receiving into a buffer larger than half the device's largest region");
 }
 
-/* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. *keys, 0 before:
- * as cts_sum() takes them. */
+/* Writes the keys of one buffer for every lane of the comm; all of these are RDMA lanes. *keys has to be 0 and
+ * receives the combined keys for cts_sum(). */
 static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, struct cts_line *line,
                            uint64_t *keys)
 {
@@ -43,8 +43,9 @@ static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, stru
     return 0;
 }
 
-/* But for the keys. */
-enum { NOT_REGISTERED = 1 }; /* such memory takes no short messages, as that of a GPU */
+/* `gpu` of memory without a registration, which accepts no short messages, like the memory of a GPU. */
+enum { NOT_REGISTERED = 1 };
+/* Writes a line without its keys. */
 static inline void put_line(const struct rdma_lane *r, struct cts_line *line, uint64_t slot, int n,
                             const struct pvn_buffer *b, unsigned gpu, uint64_t keys)
 {
@@ -72,8 +73,8 @@ static inline void staged(struct rdma_lane *r, int n)
 __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slot, int n,
                                                const struct pvn_buffer *b)
 {
-    /* The staging ring is as long as the peer's; the engine keeps no more slots open, so this only
-     * guards. */
+    /* The staging ring is as long as the peer's ring. The engine keeps no more slots open, so this is only a
+     * safeguard. */
     if (r->rx.staged - r->rx.started >= CTS_SLOTS || slot != r->rx.staged)
         return slot < r->rx.staged ? 0 : -EAGAIN;
     for (int i = 0; i < n; i++) {
@@ -91,8 +92,8 @@ __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slo
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
     struct rdma_lane *r = rdma_of(l);
-    /* The keys of one lane or two are one word. No more slots are unused than the engine keeps
-     * open. */
+    /* Fast path: the keys of one or two lanes are one word. The check of the staging ring is left out, because the
+     * engine keeps no more than CTS_SLOTS slots open. */
     if (n != 1 || l->nlanes > 2 || slot != r->rx.staged || !b->mr || b->mr->rkey[0] == 0 ||
         b->mr->rkey[l->nlanes - 1] == 0 || !rdma_within(b->mr, b->addr, b->size))
         return stage_any(r, slot, n, b);
@@ -104,8 +105,8 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
     return 0;
 }
 
-/* Entries may wait while the peer has at least as many unused ones as half of what
- * is open. */
+/* True if the waiting entries should be published now. They may wait while the peer has unused entries for more than
+ * half of the open slots, unless CTS_BATCH_MAX of them wait. */
 static bool worth_publishing(const struct rdma_lane *r)
 {
     uint64_t waiting = r->rx.staged - r->rx.published;
@@ -115,13 +116,13 @@ static bool worth_publishing(const struct rdma_lane *r)
     return unused <= open / 2 || waiting >= CTS_BATCH_MAX;
 }
 
-/* Chains whose entries, or later ones, the peer has used are complete. */
+/* A chain is complete if the peer has used one of its entries or a later one. */
 uint32_t rdma_rx_known(struct rdma_lane *r)
 {
     while (r->rx.chain_known != r->rx.chain_tail &&
            r->rx.chain[r->rx.chain_known % (CTS_SLOTS * 2)] <= r->rx.started)
         r->rx.chain_known++;
-    /* A poll may have found more than was known. */
+    /* A poll may have taken completions before they were known. */
     if ((int32_t)(r->rx.chain_known - r->rx.chain_head) < 0)
         r->rx.chain_known = r->rx.chain_head;
     return r->rx.chain_known - r->rx.chain_head;
@@ -135,8 +136,8 @@ int rdma_rx_reap_known(struct rdma_lane *r)
     return known >= REAP_AT ? rdma_take(r, (int)known, NULL) : 0;
 }
 
-/* Slots are needed. What is first in a queue that has arrivals, too, may be one, which is for a poll
- * to report; that takes the rest, too. */
+/* Takes completions because slots of the send queue are needed. If arrivals come through the same queue, the next poll
+ * has to do that, because only a poll can report an arrival. */
 static int reap_now(struct rdma_lane *r)
 {
     if (r->mode->rx_polls_queue) {
@@ -149,7 +150,7 @@ static int reap_now(struct rdma_lane *r)
     return known ? rdma_take(r, (int)known, NULL) : 0;
 }
 
-/* Looks if a chain of so many requests may be posted; if not, what is complete is taken first. */
+/* 0 if a chain of this many requests may be posted. Otherwise takes completions and returns -EAGAIN. */
 static int make_room(struct rdma_lane *r, uint64_t requests)
 {
     if (r->qp[0].slots >= requests && r->rx.chain_tail - r->rx.chain_head < CTS_SLOTS * 2)
@@ -158,8 +159,8 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
     return rc < 0 ? rc : -EAGAIN;
 }
 
-/* Posts a chain. Its last request, and with it all before, has a completion when enough have had
- * none. done_at: the chain has completed when the peer has used slots up to here. */
+/* Posts a chain. Its last request gets a completion if enough unsignaled slots have added up. done_at: the chain is
+ * known to have completed once the peer has used all slots below this one. */
 static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
                                                             struct ibv_send_wr *first,
                                                             struct ibv_send_wr *last,
@@ -183,7 +184,7 @@ static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
-/* The most chunks of one queue pair that the peer has no acknowledgement of. */
+/* The largest number of unacknowledged chunks on one queue pair. */
 static uint32_t most_unacknowledged(const struct rdma_lane *r)
 {
     uint32_t most = 0;
@@ -193,15 +194,15 @@ static uint32_t most_unacknowledged(const struct rdma_lane *r)
     return most;
 }
 
-/* Lines of short messages that it has none of. */
+/* Number of lines of short messages that have been read and not acknowledged. */
 static uint32_t unacknowledged_lines(const struct rdma_lane *r)
 {
     return r->qp[0].shorts.lines - r->qp[0].shorts.acknowledged;
 }
 
-/* True if entries take the acknowledgements with them. A peer whose completion queue is cheap to
- * poll needs these only to know how far its records and short messages have been read. True in
- * particular where must_acknowledge() is, so that a call that publishes need not ask for that. */
+/* True if published entries should carry acknowledgements. A peer whose completion queue is cheap to poll needs these
+ * only to learn which records and short messages have been read. True whenever must_acknowledge() is true, so that a call
+ * that publishes need not test that as well. */
 static bool worth_acknowledging(const struct rdma_lane *r)
 {
     uint32_t most = most_unacknowledged(r);
@@ -211,7 +212,7 @@ static bool worth_acknowledging(const struct rdma_lane *r)
            (r->mode->window_by_reads && most >= (1u << r->peer.window_log2) / 4);
 }
 
-/* worth_acknowledging of all of the comm's lanes, this one among them. */
+/* True if worth_acknowledging is true for any lane of the comm. */
 static bool any_worth_acknowledging(const struct rdma_lane *r)
 {
     bool worth = worth_acknowledging(r);
@@ -220,7 +221,7 @@ static bool any_worth_acknowledging(const struct rdma_lane *r)
     return worth;
 }
 
-/* The waiting lines up to the end of the ring, in the request of the chain. */
+/* Fills in request i of the chain: writes the waiting lines up to the end of the ring. */
 static void put_lines(struct rdma_lane *r, int i)
 {
     uint64_t at = r->rx.published_lines % CTS_LINES;
@@ -237,7 +238,7 @@ static void put_lines(struct rdma_lane *r, int i)
     r->rx.published_lines += n;
 }
 
-/* Stores the state of queue pair k of several, with how long ago its last chunk was seen. */
+/* Lane with several queue pairs: stores the acknowledgement of queue pair k and the age of its last chunk. */
 static inline void put_seen(struct rqp *q, struct ack_line *line, ptrdiff_t k, uint64_t now)
 {
     uint64_t us = (now - q->seen_ns) / PVN_NS_PER_US;
@@ -247,7 +248,7 @@ static inline void put_seen(struct rqp *q, struct ack_line *line, ptrdiff_t k, u
     q->acknowledged = q->seen;
 }
 
-/* Stores the states of several queue pairs, with how long ago the last chunk of each was seen. */
+/* Stores the acknowledgements of all queue pairs that have new chunks. */
 __attribute__((noinline)) static void put_seen_of_many(struct rdma_lane *r, struct ack_line *line)
 {
     uint64_t now = r->cfg.now();
@@ -256,8 +257,8 @@ __attribute__((noinline)) static void put_seen_of_many(struct rdma_lane *r, stru
             put_seen(q, line, q - r->qp, now);
 }
 
-/* Fills the line of one of the comm's lanes. The device may still be reading the line for an earlier request:
- * either value of a word will do. */
+/* Fills in the acknowledgement line of one lane. The device may still be reading the line for an earlier request; the
+ * old and the new value of each word are both correct. */
 static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *r,
                                                               struct ack_line *line)
 {
@@ -273,8 +274,8 @@ static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *
     __atomic_store_n(&line->turn, htole32(++r->rx.turn), __ATOMIC_RELAXED);
 }
 
-/* The lines of those that have seen something since. A sender whose lane's line stays as it is need not poll
- * it. */
+/* Fills in the lines of the comm's other lanes that have new chunks. The other lines stay unchanged, so that the
+ * sender's watch of them holds. */
 __attribute__((noinline)) static void put_acks_of_others(struct rdma_lane *r)
 {
     for (int i = 1; i < r->njoined; i++)
@@ -311,8 +312,8 @@ void rdma_rx_join(struct rdma_lane *r)
     r->rx.publication.sge[ACKS].length = (uint32_t)(r->njoined * (int)sizeof(*r->ack));
 }
 
-/* One chain: the waiting entries, in two pieces where the ring wraps, then the
- * acknowledgements, if there is one that has to go out. */
+/* Posts one chain: the waiting entries, in two writes if the ring wraps, then the acknowledgements if they are worth
+ * sending. */
 __attribute__((noinline)) static int publish(struct rdma_lane *r)
 {
     int rc = make_room(r, ACKS + 1), n = 0;
@@ -332,10 +333,10 @@ __attribute__((noinline)) static int publish(struct rdma_lane *r)
 }
 
 /*
- * Acknowledgements that no entry carries. In a long message without new receives the peer must
- * learn what was seen before its window is full. A peer whose queue is expensive to poll learns
- * only from acknowledgements that its last messages are out: it gets one when no receive is open,
- * for then the caller may not come back for long.
+ * True if an acknowledgement has to go out without an entry. During a long message without new receives the peer needs it
+ * before its window is full. A peer whose completion queue is expensive to poll learns only from acknowledgements that its
+ * last messages are delivered. It gets one when no receive is open, because the caller may then make no call for a long
+ * time.
  */
 static inline bool must_acknowledge(const struct rdma_lane *r, bool idle)
 {
@@ -367,7 +368,7 @@ static int acknowledge_alone(struct rdma_lane *r)
         return rc;
     struct ibv_send_wr *wr = put_acks(r);
     r->stats.acks_alone++;
-    /* Known when an entry published after it is used. */
+    /* The completion is known once the peer has used an entry published after this. */
     return ring_chain(r, wr, wr, 1, r->rx.published + 1);
 }
 
@@ -380,12 +381,12 @@ int rdma_rx_signal_now(struct rdma_lane *r)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* True if the peer's last requests may have no completion by which it learns what has come of them:
- * some have none, and the adapter's own acknowledgement may be lost and not be repeated. */
+/* True if the peer may need a final acknowledgement. Its last requests may be unsignaled, and the adapter's own
+ * acknowledgement may be lost and not repeated after this end has closed. */
 static bool final_ack_due(const struct rdma_lane *r)
 {
     bool seen = false;
-    /* The first lane's is that of all. */
+    /* The first lane sends it for all lanes of the comm. */
     if (r->first != r || r->cfg.sender || !r->verified || r->errored || r->l.abandoned)
         return false;
     for (int i = 0; i < r->njoined; i++)
@@ -394,8 +395,8 @@ static bool final_ack_due(const struct rdma_lane *r)
     return seen;
 }
 
-/* The peer must not give up what has arrived because nobody answers when it polls for the result.
- * It is not enough to post the acknowledgement: one that is in flight ends with the queue pair. */
+/* Without it the peer could take delivered data for lost, because this end no longer answers. The acknowledgement also
+ * has to complete before the close, because destroying the queue pair drops it while it is in flight. */
 void rdma_rx_final_ack(struct rdma_lane *r, int (*take)(struct rdma_lane *r))
 {
     uint64_t until = pvn_now_ns() + FINAL_ACK_NS;

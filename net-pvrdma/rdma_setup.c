@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
+/* Set-up of an RDMA lane: offer, bind (GIDs, MTU, queue pairs) and a round trip. */
 #include "net-pvrdma/rdma_lane_priv.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
     return (unsigned)mode < sizeof(names) / sizeof(*names) ? names[mode] : "unknown";
 }
 
-/* Each chunk takes two slots in the send queue and one record. */
+/* log2 of the window in chunks. A chunk takes two slots of the send queue and one record. */
 static uint8_t window_log2(const struct rdma_lane *r)
 {
     uint8_t n = 1;
@@ -59,10 +59,10 @@ static const char *layer(bool ethernet)
     return ethernet ? "RoCE" : "InfiniBand";
 }
 
-/* Both ends come to the same answer: what either requests if the other can do it. Where both could
- * do anything, an immediate takes one request and one packet for a message of one chunk, a record
- * two. Its receiver polls the completion queue all the time; where that is expensive for either end
- * it is records, for then an immediate has a second request, too, and takes a receive request. */
+/* The mode that both ends choose: a mode that one end requests and the other one accepts. If both accept everything, imm
+ * mode is better because a message of one chunk is one request and one packet; record mode needs two. But an imm
+ * receiver polls its completion queue all the time. If that is expensive for either end, record mode is better: imm mode
+ * would then need a second request for the count, and a receive request. */
 static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
 {
     unsigned both = r->cfg.modes & r->peer.modes;
@@ -79,8 +79,8 @@ static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
     return PVN_RDMA_AUTO;
 }
 
-/* True if the sender is to count its chunks in the memory of the receiver, whose polls are expensive;
- * see rdma_imm.c. */
+/* True if the sender writes a count of its chunks into the receiver's memory, because the receiver's polls are
+ * expensive; see rdma_imm.c. */
 static bool are_counted(const struct rdma_lane *r)
 {
     return r->peer.counts && (r->cfg.sender ? r->peer.needs_acks : r->cfg.costly_poll);
@@ -106,7 +106,7 @@ static int agree_on_mode(struct rdma_lane *r)
     return 0;
 }
 
-/* Agrees with the peer's offer on what both ends do alike. */
+/* Agrees on the lane's properties, from this end's configuration and the peer's offer. */
 static int agree(struct pvn_lane *l, const void *peer, size_t len)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -118,7 +118,7 @@ static int agree(struct pvn_lane *l, const void *peer, size_t len)
                            r->cfg.name, layer(r->cfg.ethernet), layer(r->peer.ethernet));
     r->gid.local = r->gid.remote = -1;
     if (r->cfg.ethernet) {
-        /* Both ends choose from the same two tables by the same rule, the connector's first. */
+        /* Both ends choose from the same two tables by the same rule. The sender is the connector. */
         rc = pvn_gid_choose(r->cfg.gids, r->cfg.ngids, r->peer.gids, r->peer.ngids, r->cfg.sender,
                             &r->gid, &l->err);
         if (rc < 0)
@@ -140,7 +140,7 @@ static int agree(struct pvn_lane *l, const void *peer, size_t len)
     return 0;
 }
 
-/* Called again after -EAGAIN: the queue pairs that are left are connected. */
+/* A call after -EAGAIN connects the remaining queue pairs. */
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -150,7 +150,7 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     return rc < 0 ? rc : rdma_flush_connect(r);
 }
 
-/* A request on every queue pair; its completion says that the path there and back works. */
+/* Posts a request on every queue pair. Its completion shows that the path works in both directions. */
 static int send_probes(struct rdma_lane *r)
 {
     int rc = 0;
@@ -159,9 +159,9 @@ static int send_probes(struct rdma_lane *r)
     return rc;
 }
 
-/* The acceptor's offer leaves when its queue pairs can receive, so the connector's requests are
- * answered at once. In the other direction only these requests show it: one that came
- * too early would be repeated only after the time-out of a lost packet, seconds. */
+/* 0 if the peer's queue pairs are known to be connected, else -EAGAIN. The acceptor sends its offer after it has connected
+ * its queue pairs, so the connector knows. The acceptor learns it from the connector's first request. An earlier request
+ * of its own would be lost and repeated only after the time-out of a packet, which is seconds. */
 static int peer_connected(struct rdma_lane *r)
 {
     if (r->cfg.sender || r->probed)

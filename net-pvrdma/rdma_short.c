@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Short messages: written whole into a ring in the receiver's memory, copied there into the posted
+/* Short messages: the sender writes them into a ring in the receiver's memory, and the receiver copies them to the posted
  * buffer; see rdma_wire.h. */
 #include "net-pvrdma/rdma_rx.h"
 #include "net-pvrdma/rdma_tx.h"
@@ -14,19 +14,20 @@ static inline uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Prepares the next request. Between two messages it is that of a message of one line. */
+/* Sets the flags of the ring's request for a message of so many lines. Between two messages they are those of a message of
+ * one line. */
 static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t lines)
 {
     bool fits = lines * sizeof(struct short_head) <= r->cfg.max_inline;
     s->wr.send_flags = fits ? IBV_SEND_INLINE : 0;
 }
 
-/* The requests of all short messages differ in two addresses, a length, and in what
- * set_inline sets. */
+/* Prepares the ring and its request. The requests of two short messages differ only in two addresses, the length and
+ * the flags of set_inline. */
 void rdma_short_open(struct rdma_lane *r)
 {
-    /* A peer that knows that completions are expensive acknowledges soon, and what becomes of a
-     * receiver's chains shows in what the peer does. */
+    /* Unsignaled requests need another sign of completion. A sender with expensive completions gets acknowledgements
+     * soon, and a receiver sees in the use of its entries that its chains have completed. */
     r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
     r->l.short_max = r->peer.shorts ? r->cfg.short_max : 0;
     r->copies = r->l.short_max > 0 ? CTS_COPIES : 0;
@@ -45,7 +46,7 @@ void rdma_short_open(struct rdma_lane *r)
     set_inline(r, s, 1);
 }
 
-/* The beginning of the message behind one of so many lines. */
+/* The first line of the next message after one of so many lines at h. */
 static inline struct short_head *behind(const struct short_ring *s, struct short_head *h,
                                         uint32_t lines)
 {
@@ -53,9 +54,9 @@ static inline struct short_head *behind(const struct short_ring *s, struct short
     return h < s->end ? h : s->base;
 }
 
-/* The bytes of one line at most: the first and the last 4, 8 or 16 of them, which may overlap, so
- * that nothing is called and nothing is looped over. Always inline: copies that are checked
- * (_FORTIFY_SOURCE) look large to gcc until it has found them to be none. */
+/* Copies up to one line. It copies the first and the last 4, 8 or 16 bytes, which may overlap, so that it needs neither a
+ * call nor a loop. Always inline, because with _FORTIFY_SOURCE the checked copies look too large to gcc before it has
+ * removed the checks. */
 static inline __attribute__((always_inline)) void copy_few(void *dst, const void *src, uint32_t n)
 {
     uint8_t *to = dst;
@@ -89,8 +90,8 @@ static_assert(SHORT_HEAD_BYTES <= 64, "four pieces of 16 bytes are all of them")
 
 /* ---- sender ---- */
 
-/* Counts again how many lines may go out; the receiver's acknowledgement is read again. A message
- * of several lines takes less than it is counted for here. */
+/* Reads the receiver's acknowledgement and counts how many lines may be sent. Each line counts as one chunk and one slot,
+ * so a message of several lines is counted for more than it uses. */
 __attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct rqp *q)
 {
     struct short_ring *s = &q->shorts;
@@ -117,7 +118,7 @@ bool rdma_short_take_room(struct rdma_lane *r, uint32_t len)
     return true;
 }
 
-/* The request of a short message, with a completion. */
+/* Posts the ring's request with a completion. */
 __attribute__((noinline)) static int post_signalled(struct rdma_lane *r, struct rqp *q)
 {
     struct ibv_send_wr wr = q->shorts.wr, *bad;
@@ -128,8 +129,7 @@ __attribute__((noinline)) static int post_signalled(struct rdma_lane *r, struct 
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
-/* The next message lies in the ring, and its lines have been counted: sends it, but for the bytes
- * before it. */
+/* Sends the message at h, without the first `skip` bytes of its line. The lines are counted in the ring already. */
 static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_head *h,
                              uint32_t lines, uint32_t skip, uint32_t cookie)
 {
@@ -174,7 +174,8 @@ __attribute__((noinline)) static int post_summed(struct rdma_lane *r, struct rqp
     return post_one_line(r, q, w, true);
 }
 
-/* Apart from what needs no sum, whose registers a branch in it would cost 30 instructions. */
+/* Posts a message of one line. The variant with a sum is a separate function, because as a branch its registers would
+ * cost the variant without a sum 30 instructions. */
 static inline __attribute__((always_inline)) int post_line(struct rdma_lane *r, struct rqp *q,
                                                            const struct pvn_write *w)
 {
@@ -219,13 +220,13 @@ int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
 
 /* ---- receiver ---- */
 
-/* True if the first line of a message has come, behind so many lines. */
+/* True if the first line of the message after `before` lines is visible. */
 static inline bool is_there(const struct short_head *h, uint32_t before)
 {
     return __atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) == htole32(before + 1);
 }
 
-/* The other lines of a message of several: 1, or 0: not all is there. */
+/* Checks the other lines of a message of several lines. 1: complete, 0: not yet, or the lane is dead. */
 __attribute__((noinline)) static int all_lines(struct rdma_lane *r, const struct short_head *h,
                                                uint32_t lines, uint32_t before)
 {

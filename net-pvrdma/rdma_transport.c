@@ -22,19 +22,19 @@
 static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
 
 enum {
-    RNR_UNLIMITED = 7,   /* a receiver that is late is not an error */
-    MIN_CHUNK = 4096,    /* bytes of one request, at least, where the adapter takes as many */
-    LONE_CHUNK = 4 << 20 /* bytes; what messages are cut into where there is one queue pair */
+    RNR_UNLIMITED = 7,   /* rnr_retry: no limit, because a late receiver is no error */
+    MIN_CHUNK = 4096,    /* smallest chunk in bytes, unless the adapter takes less per request */
+    LONE_CHUNK = 4 << 20 /* chunk size in bytes of a lane with one queue pair */
 };
 
-/* The result of a scan; written by scan and unload only, while no lane exists. */
+/* The result of a scan. Only scan, unload and after_fork write it, while no lane exists. */
 static struct {
     const struct pvn_verbs *v;
     struct pvn_hca_options options;
     struct pvn_hca_table table;
-    struct pvn_rdma_adapter **adapters; /* by number in the table */
-    struct pvn_rdma_adapter **of_port;  /* the same, by the port's number; the table may change */
-    bool poller;
+    struct pvn_rdma_adapter **adapters; /* by the adapter's index in the table */
+    struct pvn_rdma_adapter **of_port;  /* by the port's index; unlike the table it never changes */
+    bool poller;                        /* a reference to the poller is held */
 } found;
 
 static void rdma_unload(void)
@@ -52,15 +52,16 @@ static void rdma_unload(void)
     memset(&found, 0, sizeof(found));
 }
 
-/* The memory stays allocated: destroying any of it would reach the parent's objects. */
+/* Forgets the parent's objects in a forked child. Nothing is freed, because destroying an object would reach the
+ * parent's devices. */
 static void rdma_after_fork(void)
 {
     memset(&found, 0, sizeof(found));
     pvn_verbs_after_fork();
 }
 
-/* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels
- * since 5.12 need nothing; before, the library must be prepared before the first registration. */
+/* After a fork, copy-on-write must not give the parent new pages in place of those that the adapter writes. Kernels since
+ * 5.12 see to that themselves. For older ones ibv_fork_init has to be called before the first registration. */
 static void protect_from_fork(const struct pvn_verbs *v)
 {
     if (v->is_fork_initialized && v->is_fork_initialized() != IBV_FORK_DISABLED)
@@ -73,10 +74,11 @@ static void protect_from_fork(const struct pvn_verbs *v)
                  rc);
 }
 
-/* Why no lane of this adapter can have relaxed ordering; NULL: those in imm mode can (rdma_mode.h). */
+/* The reason why no lane of this adapter can use relaxed ordering; NULL: lanes in imm mode can (rdma_mode.h). */
 static const char *no_use_of_ordering(const struct pvn_hca *h, const struct pvn_params *p)
 {
-    /* The hypervisor gets the access rights as they are, and no PCI Express device writes. */
+    /* Memory is written by the hypervisor, not by a PCI Express device. The driver passes the access rights on to it
+     * unchanged. */
     if (h->kind == PVN_HCA_PVRDMA)
         return "the hypervisor writes the memory of PVRDMA";
     if (p->rdma_mode == PVN_RDMA_MODE_RECORD)
@@ -96,7 +98,7 @@ static struct pvn_rdma_ordering_cfg ordering_of(const struct pvn_hca *h)
                                           .not_here = no_use_of_ordering(h, p)};
 }
 
-/* Tries what the adapter can do with GPU memory and relaxed ordering, and logs it. */
+/* Creates an adapter, which tries GPU memory and relaxed ordering, and logs the results. */
 static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
 {
     char ordering[200];
@@ -122,7 +124,7 @@ static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
     return a;
 }
 
-/* The trial is made on the adapter's first usable port. */
+/* True if a trial on the adapter's first usable port shows that RDMA WRITE does not work. */
 static bool cannot_write(int hca)
 {
     for (int i = 0; i < found.table.nports; i++) {
@@ -156,8 +158,8 @@ static int use_adapters(struct pvn_err *err)
     return 0;
 }
 
-/* The TCP device on this interface; the first one where RDMA has
- * no interface that TCP could use. */
+/* The TCP device for the control connections of an RDMA port: the one on the port's interface. If there is none, the first
+ * TCP device. */
 static int control_device(const struct pvn_hca_port *p, const struct pvn_device *tcp, int ntcp)
 {
     for (int i = 0; i < ntcp; i++)
@@ -177,7 +179,7 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     const struct pvn_gpumem_cap *gpu = pvn_rdma_adapter_gpu_cap(found.adapters[p->hca]);
     d->ptr_support = gpu->ptr_support;
     d->force_flush = gpu->flush.force;
-    /* Another interface's speed says nothing of this port. */
+    /* The speed of another interface says nothing about this port. */
     bool own = p->ifname[0] && strcmp(t->ifname, p->ifname) == 0;
     d->speed_known = p->speed_known || (own && t->speed_known);
     d->speed_mbps = p->speed_known ? p->speed_mbps : t->speed_mbps;
@@ -238,7 +240,8 @@ static const char *hca_from(const struct pvn_params *p)
     return pvn_param_source(p, "IB_HCA") == PVN_PARAM_FROM_ENV ? PVN_PARAM_PREFIX "IB_HCA" : NULL;
 }
 
-/* True if this host is meant to have the devices that are named. NCCL's own variable may be set for all hosts alike. */
+/* True if a missing device of the list is an error. NCCL's own variable may be set for all hosts, of which some have no
+ * RDMA devices. */
 static bool needs_hca(const struct pvn_params *p)
 {
     struct pvn_dev_list f = pvn_dev_list_parse(p->ib_hca);
@@ -267,7 +270,8 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
     return rc < 0 ? rc : offer_devices(out, max, left_out, cap, err);
 }
 
-/* The reason, which may begin with the name as the loader's words do, becomes one of the variable. */
+/* Rewrites the error so that it names the variable. The loader's message may begin with the library's name, which is then
+ * removed. */
 static void name_library(const char *name, struct pvn_err *err)
 {
     char why[PVN_ERR_REASON_LEN] = "";
@@ -279,7 +283,8 @@ static void name_library(const char *name, struct pvn_err *err)
     pvn_err_set_fault(err, PVN_FAULT_USAGE);
 }
 
-/* NCCL goes on to the default where its variable names nothing that can be loaded. */
+/* Loads the library that the user has named. If NCCL's variable names one that cannot be loaded, the default library is
+ * used, as NCCL does. */
 static const struct pvn_verbs *load_verbs(enum pvn_param_source source, struct pvn_err *err)
 {
     const char *name = pvn_params_get()->verbs_lib;
@@ -294,7 +299,8 @@ static const struct pvn_verbs *load_verbs(enum pvn_param_source source, struct p
     return pvn_verbs_get(NULL, err);
 }
 
-/* In automatic choice the absence of RDMA is a remark; where RDMA is requested it is an error. */
+/* If RDMA is missing, this is an error only if RDMA, a library or devices are requested; else it is only noted in
+ * left_out. */
 static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
                      struct pvn_err *err)
 {
@@ -328,8 +334,8 @@ static bool has_gpu_memory(const struct pvn_rdma_hold *h)
     return pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
 }
 
-/* The modes that this adapter can do where none is requested: the two-sided one copies, and not by the
- * GPU. 0: as struct pvn_rdma_lane_cfg says. */
+/* pvn_rdma_lane_cfg.modes of this adapter. The two-sided mode copies by processor, so an adapter that offers GPU memory
+ * does not accept it unless the user or the adapter requires it. */
 static unsigned modes_of(const struct pvn_rdma_hold *h, enum pvn_rdma_mode mode)
 {
     if (pvn_params_get()->rdma_mode != PVN_RDMA_MODE_AUTO)
@@ -339,9 +345,9 @@ static unsigned modes_of(const struct pvn_rdma_hold *h, enum pvn_rdma_mode mode)
     return has_gpu_memory(h) ? 1u << PVN_RDMA_RECORD | 1u << PVN_RDMA_IMM : 0;
 }
 
-/* Records need data and record to become visible in order. A network that reorders packets may
- * place a later write before an earlier one, and a receiver's GPU memory is reached on another path
- * than the host memory that records are in, so there the adapter's own completion is waited for. */
+/* pvn_rdma_lane_cfg.mode of this adapter. Record mode needs data and record to become visible in order. A network that
+ * reorders packets may deliver a later write before an earlier one. GPU memory is written over another path than the host
+ * memory of the records. So in both cases imm mode waits for the adapter's completion. */
 static enum pvn_rdma_mode mode_of(const struct pvn_rdma_hold *h, bool sender)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -371,7 +377,7 @@ static void closed(void *arg)
     pvn_rdma_adapter_release(arg);
 }
 
-/* Bytes of a message that one request carries: those that RDMA_CHUNK says, or else so many. */
+/* The chunk size: RDMA_CHUNK if it is set, else `bytes`, within the port's limits. */
 static size_t chunk_of(const struct pvn_params *p, const struct pvn_hca_port *port, uint64_t bytes)
 {
     uint64_t chunk = p->rdma_chunk ? p->rdma_chunk : bytes;
@@ -439,8 +445,8 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
                          struct pvn_err *err)
 {
     struct pvn_rdma_hold *hold;
-    /* An event may wait that no poll has taken yet. Where the adapter has failed, set-up takes the
-     * next transport of the device. */
+    /* Makes events visible that no poll has taken yet. If the adapter has failed, set-up uses the next transport of
+     * the device. */
     pvn_poller_poll_now();
     int rc = pvn_rdma_adapter_hold(found.of_port[index], index, args->may_block, args->spare, &hold,
                                    err);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* RDMA as a transport (connect/transport.h): ports become devices, each with its
- * interface's TCP lane as a spare. */
+/* RDMA as a transport (connect/transport.h). Each RDMA port is a device, with the TCP lane of its interface
+ * as a spare. */
 #ifndef PVN_NET_PVRDMA_RDMA_TRANSPORT_H
 #define PVN_NET_PVRDMA_RDMA_TRANSPORT_H
 

@@ -7,19 +7,19 @@
 #include "net-pvrdma/rdma_path.h"
 #include "net-pvrdma/rdma_post.h"
 
-/* Remembers the message and chunk that the queue pair's next completion or acknowledgement will be of. */
+/* Notes the message and chunk that the queue pair's next completion or acknowledgement will stand for. */
 static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
 {
     q->note[q->posted++ % RECORD_RING] = rdma_note_make(cookie, chunk);
 }
 
-/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it; with
- * counts, one behind it besides. */
+/* Maximum of requests per chunk: its data, and its record or (imm) the size of its message. PER_COUNTED adds the
+ * count of imm mode with counts. */
 enum { PER_CHUNK = 2, PER_COUNTED = 3 };
 
-/* A queue pair's window is counted from this number of chunks: those that the receiver has read (record mode), or
- * those that have completed. A completion says that a record is in the peer's ring, not that the peer has read it.
- * An immediate that comes too early finds no receive request, and the device waits. */
+/* The start of the queue pair's window: the number of chunks that the receiver has read (record mode), or that have
+ * completed (imm mode). In record mode a completion is not enough, because the record is then in the peer's ring,
+ * which is full until the peer has read it. In imm mode the device waits if it finds no receive request. */
 static inline uint32_t rdma_window_from(const struct rdma_lane *r, const struct rqp *q)
 {
     return r->tx.window_by_reads ? q->consumed : q->acked;
@@ -31,7 +31,7 @@ static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
 }
 
 int rdma_pick_path(struct rdma_lane *r, uint32_t bytes);
-/* A queue pair that has room for a chunk of so many bytes, -1: none has. */
+/* Picks a queue pair that has room for a chunk of this size. -1: none has. */
 static inline int rdma_pick_qp(struct rdma_lane *r, uint32_t bytes)
 {
     if (r->paths)
@@ -43,10 +43,10 @@ static inline int rdma_pick_qp(struct rdma_lane *r, uint32_t bytes)
 }
 
 /* rdma_short.c */
-void rdma_short_open(struct rdma_lane *r); /* once the peer's offer is known and the mode agreed */
-/* True if so many bytes may go out as a short message, whose lines are then no longer free. */
+void rdma_short_open(struct rdma_lane *r); /* called once the mode is agreed */
+/* Takes the lines of a short message of len bytes. False if they are not free now. */
 bool rdma_short_take_room(struct rdma_lane *r, uint32_t len);
-/* Room for it has been taken. 0, or the lane is dead. */
+/* Posts a short message whose lines have been taken. 0, or the lane is dead. */
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w);
 
 /* rdma_tx.c */

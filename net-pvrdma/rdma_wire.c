@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The offer's bytes; see rdma_wire.h. */
+/* Encodes and decodes offers; see rdma_wire.h. */
 #include "net-pvrdma/rdma_wire.h"
 
 #include <endian.h>
@@ -8,13 +8,17 @@
 #include <string.h>
 
 /*
- *  0 u8 version   1 mode  2 queue pairs  3 flags: 1 ethernet, 2 needs acknowledgements  4 mtu  5
- * max_rd_atomic 6 window (log2)  7 number of GIDs  8 modes  9 pieces (log2)  10 u16 lid  12 u32
- * rkey  16 u64 address of the registered block 24 per queue pair: u32 number, u32 first packet
- * number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
+ * Layout of an offer:
+ *   0  u8 version, u8 mode, u8 number of queue pairs, u8 flags (FLAG_*)
+ *   4  u8 MTU code, u8 max_rd_atomic, u8 window (log2), u8 number of GIDs
+ *   8  u8 modes, u8 pieces (log2), u16 LID
+ *  12  u32 rkey of the registered block
+ *  16  u64 address of the registered block
+ *  24  per queue pair: u32 number, u32 first packet number
+ *      then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
  *
- * A packet number has 24 bits, and who does not know better ignores the other eight: those of the
- * first queue pair are what this end can do beyond the above.
+ * A packet number has 24 bits, and older builds ignore the upper eight bits of the word. In the word of the first queue
+ * pair these bits are further features (CAN_*).
  */
 enum {
     HEAD = 24,

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Work request ids and completions, decoded. Nothing else knows what lies in a wr_id. */
+/* Encodes work request ids and decodes completions. No other file knows the layout of a wr_id. */
 #ifndef PVN_NET_PVRDMA_RDMA_WR_H
 #define PVN_NET_PVRDMA_RDMA_WR_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 enum rdma_wr_kind {
-    WR_DATA = 1, /* of a sender: stands for all chunks of its queue pair posted until then */
-    WR_CHAIN,    /* of a receiver: its newest entries and acknowledgements, and all before */
-    WR_PLAIN,    /* stands for itself alone */
-    WR_RECV,     /* a receive */
+    WR_DATA = 1, /* sender: stands for all chunks posted on the queue pair so far */
+    WR_CHAIN,    /* receiver: stands for all entries and acknowledgements posted so far */
+    WR_PLAIN,    /* stands for this request only */
+    WR_RECV,     /* a receive request */
     WR_FLUSH
 };
 
@@ -26,14 +26,14 @@ struct rdma_done {
     enum rdma_wr_kind kind;
     int qp; /* index in the lane; not checked */
     union {
-        uint32_t slots; /* of the send queue that are free with it */
-        uint32_t flush; /* WR_FLUSH: which one */
-        uint32_t bytes; /* WR_RECV: that have arrived */
+        uint32_t slots; /* slots of the send queue that the completion frees */
+        uint32_t flush; /* WR_FLUSH: number of the flush */
+        uint32_t bytes; /* WR_RECV: number of bytes received */
     };
-    uint32_t imm; /* WR_RECV: the immediate, where there is one */
+    uint32_t imm; /* WR_RECV: the immediate data, if any */
 };
 
-/* Decodes a completion that succeeded; of one that failed kind, qp and slots are right, too. */
+/* Decodes a completion. If the request failed, only kind, qp and slots are valid. */
 static inline struct rdma_done rdma_decode(const struct ibv_wc *wc)
 {
     struct rdma_done d = {.kind = (enum rdma_wr_kind)(wc->wr_id >> 56),

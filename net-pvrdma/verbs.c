@@ -15,15 +15,15 @@
 
 struct symbol {
     const char *name;
-    const char *version; /* where the library has several of this name; NULL: the default one */
+    const char *version; /* symbol version, if the library has several; NULL: the default one */
     size_t offset;       /* in struct pvn_verbs */
     int optional;
 };
 
 #define AT(field) offsetof(struct pvn_verbs, field)
 
-/* The versions are those that match this header's structures (rdma-core 44, libibverbs.map.in):
- * functions of the same name and another version take other structures. */
+/* The symbol versions match the structures of <infiniband/verbs.h> (rdma-core 44, libibverbs.map.in). Functions with
+ * the same name and another version take other structures. */
 static const struct symbol symbols[] = {
     {"ibv_get_device_list", "IBVERBS_1.1", AT(get_device_list), 0},
     {"ibv_free_device_list", "IBVERBS_1.1", AT(free_device_list), 0},
@@ -58,7 +58,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_verbs table;
 static int users;
 
-/* To install the usual library is no help where another one is named. */
+/* The advice to install a package is given only for the usual library, not for one that the user has named. */
 static bool is_usual(const char *name)
 {
     return strcmp(name, PVN_VERBS_USUAL) == 0;

@@ -1,13 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * libibverbs, found at run time: one table of functions.
+ * libibverbs, loaded at run time: one table of functions.
  *
- * Nothing here is linked, so the plugin loads on machines without RDMA. Only functions that every
- * rdma-core since 12 exports are required; what came later (dma-buf registration, 2020; GID table
- * queries, 2020) is optional and NULL where the library lacks it. post_send, post_recv, poll_cq and
- * req_notify_cq are inline functions of <infiniband/verbs.h> that go through the context's own
- * table. Calls that are commands of a device go through verbs_cmd.h.
+ * The plugin does not link libibverbs, so it loads on machines without RDMA. Required are only functions that
+ * every rdma-core since version 12 exports. Later ones (dma-buf registration, 2020; GID table queries, 2020)
+ * are optional, and NULL if the library lacks them. post_send, post_recv, poll_cq and req_notify_cq are
+ * inline functions of <infiniband/verbs.h>, which use the context's own table. Functions that send a command
+ * to the device are wrapped by verbs_cmd.h.
  */
 #ifndef PVN_NET_PVRDMA_VERBS_H
 #define PVN_NET_PVRDMA_VERBS_H
@@ -25,8 +25,8 @@ struct pvn_verbs {
     int (*get_async_event)(struct ibv_context *ctx, struct ibv_async_event *ev);
     void (*ack_async_event)(struct ibv_async_event *ev);
     int (*query_device)(struct ibv_context *ctx, struct ibv_device_attr *attr);
-    /* The exported function, not the header's macro: it fills the fields up to flags' predecessor
-     * only, so the structure is zeroed by pvn_verbs_query_port. */
+    /* The exported function, not the header's macro. It fills in only the fields before `flags`, so
+     * pvn_verbs_query_port zeroes the structure first. */
     int (*query_port)(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr);
     int (*query_gid)(struct ibv_context *ctx, uint8_t port, int index, union ibv_gid *gid);
     struct ibv_pd *(*alloc_pd)(struct ibv_context *ctx);
@@ -50,29 +50,31 @@ struct pvn_verbs {
     struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
                                     int fd, int access);
     enum ibv_fork_status (*is_fork_initialized)(void);
-    /* All rows in use of all ports; how many, or a negative errno. */
+    /* Reads the rows in use of all ports. Returns their number or a negative errno. */
     ssize_t (*query_gid_table)(struct ibv_context *ctx, struct ibv_gid_entry *entries, size_t max,
                                uint32_t flags, size_t entry_size);
 };
 
 #define PVN_VERBS_USUAL "libibverbs.so.1"
 
-/* The access rights of memory that a peer writes and reads. */
+/* Access rights of memory that a peer writes or reads. */
 enum {
     PVN_RDMA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
 };
 
-/* Loads the library (a name or a path; NCCL_PVRDMA_VERBS_LIB's value) once per process and counts
- * its users; later calls get the same table whatever lib says. NULL with *err: which library, what
- * the loader said or which symbol is missing, and of the usual library what to install. Any thread. */
+/* Takes a reference to the table. The first reference loads the library `lib`, a name or a path
+ * (NCCL_PVRDMA_VERBS_LIB); later calls ignore `lib`. On failure returns NULL with *err: the library, the
+ * loader's message or the missing symbol, and for the usual library what to install. May be called from any
+ * thread. */
 const struct pvn_verbs *pvn_verbs_get(const char *lib, struct pvn_err *err);
-/* The last put forgets the table. The library itself stays loaded: its providers cannot be unloaded
- * safely. */
+/* Drops a reference. After the last one the next get loads a library again. The old library stays loaded,
+ * because its providers cannot be unloaded safely. */
 void pvn_verbs_put(void);
-/* In a forked child, where another thread of the parent may have held a lock. */
+/* Called in a forked child: resets the locks, which another thread of the parent may have held. */
 void pvn_verbs_after_fork(void);
 
-/* Whole structure defined, whatever the library is. 0 or a negative errno. */
+/* Like ibv_query_port, but sets the whole structure with every version of the library. 0 or a negative
+ * errno. */
 int pvn_verbs_query_port(const struct pvn_verbs *v, struct ibv_context *ctx, uint8_t port,
                          struct ibv_port_attr *attr);
 

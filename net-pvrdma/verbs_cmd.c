@@ -15,14 +15,15 @@
 struct pvrdma {
     struct pvrdma *next;
     struct ibv_context *ctx;
-    pthread_mutex_t qps; /* held while one is created or destroyed */
+    pthread_mutex_t qps; /* held while a queue pair is created or destroyed */
 };
 
 static struct pvn_verbs lib;                                  /* the library's own functions */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* not held within a command */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* not held during a command */
 static struct pvrdma *list;
 
-/* All but those that an instruction raises: blocked, these end the process without their handler. */
+/* Blocks all signals but those that an instruction raises: if such a signal is blocked, it ends the process without
+ * calling its handler. Returns the mask from before. */
 static sigset_t block_signals(void)
 {
     sigset_t most, before;
@@ -38,13 +39,13 @@ static sigset_t block_signals(void)
     return before;
 }
 
-/* Leaves errno as the command has set it. */
+/* Does not change errno, which the command has set. */
 static void restore_signals(const sigset_t *before)
 {
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Points to the context's entry, or to the list's end. The caller holds the list's lock. */
+/* The pointer to the context's entry, or to the NULL at the list's end. The caller holds list_lock. */
 static struct pvrdma **find(const struct ibv_context *ctx)
 {
     struct pvrdma **at = &list;
@@ -54,7 +55,7 @@ static struct pvrdma **find(const struct ibv_context *ctx)
     return at;
 }
 
-/* Returns what unlock_qps takes: NULL where no lock is needed. */
+/* Locks the queue pairs of a context of PVRDMA. Returns the lock for unlock_qps; NULL for other contexts. */
 static pthread_mutex_t *lock_qps(const struct ibv_context *ctx)
 {
     pthread_mutex_lock(&list_lock);
@@ -72,8 +73,9 @@ static void unlock_qps(pthread_mutex_t *qps)
         pthread_mutex_unlock(qps);
 }
 
-/* A child that keeps the descriptors of a device keeps the queue pairs and the pinned memory of a parent that was
- * killed. The library opens and closes them by itself, and a fork in the middle leaves the child its copies. */
+/* Has forked children close the descriptors of the device. A child that kept them would keep the queue pairs and the
+ * pinned memory of a parent that was killed. A child that is forked while the library opens or closes the descriptors
+ * still keeps its copies. */
 static void close_in_children(const struct ibv_context *ctx)
 {
     pvn_fork_fds_lock();
@@ -178,7 +180,8 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr
     return qp;
 }
 
-/* As in close_device, signals are blocked for the lock: a handler may call exit, which closes all. */
+/* As in close_device, signals are blocked while the lock is held: a handler may call exit, which closes everything and
+ * needs the lock. */
 static int destroy_qp(struct ibv_qp *qp)
 {
     sigset_t before = block_signals();
@@ -206,8 +209,8 @@ static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
     return rc;
 }
 
-/* The calls that are left out wait for no answer: the driver requests the end of an object and goes
- * on, and what it knows of the device and its GIDs it has at hand. */
+/* The other functions wait for no answer of the device and are not wrapped: to destroy an object the driver only sends a
+ * request, and it answers queries of the device and its GIDs itself. */
 void pvn_verbs_cmd_wrap(struct pvn_verbs *table)
 {
     lib = *table;
@@ -242,7 +245,7 @@ int pvn_verbs_cmd_is_pvrdma(struct ibv_context *ctx)
     return 0;
 }
 
-/* The entries are the parent's. */
+/* Leaves the entries to the parent and starts with an empty list. */
 void pvn_verbs_cmd_after_fork(void)
 {
     pthread_mutex_init(&list_lock, NULL);
