@@ -1,13 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The part of the CUDA driver API that the shim uses, in our own words: the plugin must build
- * without the CUDA Toolkit. Numbers and shapes are facts of cuda.h (CUDA 13.0; beside them the
- * version that brought them, where it matters); tests/unit/test_cuda_abi.cc compares every one with
- * cuda.h where it is installed.
+/* The part of the CUDA driver API that the shim uses, in our own declarations, because the plugin must
+ * build without the CUDA Toolkit. Numbers and types are those of cuda.h (CUDA 13.0). A version beside a
+ * number is the first one that has it. tests/unit/test_cuda_abi.cc compares all of them with cuda.h if it
+ * is installed.
  *
- * Entry points are looked up by their exported, versioned names (cuMemAlloc_v2, not cuMemAlloc): a
- * name of libcuda.so.1 never changes its shape, so nothing here depends on the CUDA version that
- * the process was built with. */
+ * Entry points are looked up by their exported, versioned names (cuMemAlloc_v2, not cuMemAlloc). A versioned
+ * name of libcuda.so.1 never changes its parameters, so nothing here depends on the CUDA version that the
+ * process was built with. */
 #ifndef PVN_MEMORY_CUDA_ABI_H
 #define PVN_MEMORY_CUDA_ABI_H
 
@@ -52,7 +52,8 @@ enum {
     PVN_CU_PTR_BUFFER_ID = 7,
     PVN_CU_PTR_IS_MANAGED = 8,
     PVN_CU_PTR_DEVICE_ORDINAL = 9,
-    PVN_CU_PTR_GDR_CAPABLE = 15, /* from here on an older driver may answer INVALID_VALUE */
+    PVN_CU_PTR_GDR_CAPABLE =
+        15, /* an older driver may return INVALID_VALUE for this and the next */
     PVN_CU_PTR_BLOCK_ID = 20,
 };
 
@@ -67,9 +68,8 @@ enum { PVN_CU_CAPTURE_RELAXED = 2 };                              /* CUstreamCap
 enum { PVN_CU_STREAM_NON_BLOCKING = 1 };                          /* CUstream_flags */
 enum { PVN_CU_HOST_PORTABLE = 1 }; /* CU_MEMHOSTALLOC_PORTABLE: pinned for every context */
 
-/* One row per entry point: exported name, member, optional (an older driver lacks it) or not,
- * parameters. The optional ones: cuFlushGPUDirectRDMAWrites 11.3,
- * cuMemGetHandleForAddressRange 11.7. */
+/* One row per entry point: exported name, member, 1 if an older driver may lack it, parameters. The first
+ * versions of those: cuFlushGPUDirectRDMAWrites 11.3, cuMemGetHandleForAddressRange 11.7. */
 #define PVN_CU_ENTRIES(X)                                                                          \
     X(cuDriverGetVersion, driver_version, 0, (int *))                                              \
     X(cuGetErrorName, error_name, 0, (pvn_cu_result, const char **))                               \

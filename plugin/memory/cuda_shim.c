@@ -18,7 +18,7 @@
 struct pvn_cuda {
     struct pvn_cu_api api;
     void *lib;
-    unsigned fork_epoch; /* of the process that opened the handle */
+    unsigned fork_epoch; /* fork epoch of the process that opened the handle */
 };
 
 static const struct cu_entry {
@@ -47,7 +47,7 @@ static int check_alive(const struct pvn_cuda *cu, struct pvn_err *err)
     return 0;
 }
 
-/* One driver error as our own code, with the call and the driver's name for it. */
+/* Converts an error of the driver to a negative errno. *err names the call and the driver's error. */
 static int cu_error(const struct pvn_cuda *cu, struct pvn_err *err, const char *call,
                     pvn_cu_result cr)
 {
@@ -147,7 +147,7 @@ void pvn_cuda_close(struct pvn_cuda *cu)
 {
     if (!cu)
         return;
-    /* In a forked child the driver's destructors would meet state that belongs to the parent. */
+    /* In a forked child the library stays loaded, because its destructors would use the parent's state. */
     if (!is_forked(cu))
         dlclose(cu->lib);
     free(cu);
@@ -227,8 +227,8 @@ int pvn_cuda_bus_id(const struct pvn_cuda *cu, int dev, char out[PVN_CUDA_BUS_ID
     return 0;
 }
 
-/* A driver that does not know an attribute yet calls it an invalid value: that is an answer, not a
- * failure. */
+/* Reads an attribute. INVALID_VALUE means that the driver does not know the attribute, which is no error: the
+ * value is then -1. */
 static int device_attr(const struct pvn_cuda *cu, int dev, int attr, int *value,
                        struct pvn_err *err)
 {
@@ -272,8 +272,8 @@ int pvn_cuda_query(const struct pvn_cuda *cu, int dev, struct pvn_cuda_caps *out
     return 0;
 }
 
-/* The attributes that cuPointerGetAttributes does not take, one by one; absent ones keep their
- * value. */
+/* Reads an attribute that cuPointerGetAttributes may not know. *value is unchanged if the driver does not know
+ * it. */
 static int late_attr(const struct pvn_cuda *cu, uint64_t addr, int attr, void *value,
                      struct pvn_err *err)
 {
@@ -304,8 +304,8 @@ int pvn_cuda_pointer(const struct pvn_cuda *cu, uint64_t addr, struct pvn_cuda_p
         return cu_error(cu, err, "cuPointerGetAttributes", cr);
 
     if (managed & 1) {
-        /* A boolean of one byte in some drivers' eyes, of four in others': the rest of it was zero
-         * before. */
+        /* Some drivers write this boolean as one byte and others as four. The variable was 0 before, so bit 0 is
+         * right in both cases. */
         out->mem = PVN_CUDA_MEM_MANAGED;
     } else if (type == PVN_CU_MEM_DEVICE) {
         out->mem = PVN_CUDA_MEM_DEVICE;
@@ -328,8 +328,8 @@ int pvn_cuda_pointer(const struct pvn_cuda *cu, uint64_t addr, struct pvn_cuda_p
     return 0;
 }
 
-/* Makes dev's context current unless it is already. Only a primary context that is active is taken:
- * retaining an inactive one would create it. */
+/* Makes a context of dev current unless one is already. It uses dev's primary context only if that is active,
+ * because to retain an inactive one would create it. */
 static int enter_ctx(const struct pvn_cuda *cu, int dev, bool *pushed, struct pvn_err *err)
 {
     *pushed = false;
@@ -362,7 +362,7 @@ static int enter_ctx(const struct pvn_cuda *cu, int dev, bool *pushed, struct pv
     return 0;
 }
 
-/* `rc` is what the work in between gave: the first failure wins. */
+/* Undoes enter_ctx(). `rc` is the result of the work in between; the first error is returned. */
 static int leave_ctx(const struct pvn_cuda *cu, int dev, bool pushed, int rc, struct pvn_err *err)
 {
     if (!pushed)
@@ -377,7 +377,7 @@ static int leave_ctx(const struct pvn_cuda *cu, int dev, bool pushed, int rc, st
     return rc;
 }
 
-/* As enter_ctx(), for calls to which any context is good. */
+/* Like enter_ctx(), for calls for which any context will do. */
 static int enter_any_ctx(const struct pvn_cuda *cu, int dev, bool *pushed, struct pvn_err *err)
 {
     pvn_cu_context ctx = NULL;
@@ -483,9 +483,9 @@ int pvn_cuda_flush(const struct pvn_cuda *cu, int dev, struct pvn_err *err)
     return leave_ctx(cu, dev, pushed, rc, err);
 }
 
-/* State around calls that allocate, free or copy: the GPU's context, and this thread's
- * capture mode, since they are forbidden while any thread captures a stream in the default mode, and
- * would spoil that capture; the relaxed mode says that the call has nothing to do with it. */
+/* The state to restore after calls that allocate, free or copy: the context and this thread's capture mode. While any
+ * thread captures a stream in the default mode such calls are forbidden and would invalidate the capture. The relaxed
+ * mode says that the call does not belong to the capture. */
 struct gpu_scope {
     bool pushed;
     int mode;
@@ -602,7 +602,7 @@ int pvn_cuda_stream_close(const struct pvn_cuda *cu, int dev, void *stream, stru
     return leave_gpu(cu, dev, &scope, rc, err);
 }
 
-/* The end of a copy that has been started, or could not be. */
+/* Waits for a copy, unless it could not be started (cr), and leaves the scope. */
 static int finish_copy(const struct pvn_cuda *cu, int dev, struct gpu_scope *scope, void *stream,
                        const char *call, pvn_cu_result cr, struct pvn_err *err)
 {

@@ -14,7 +14,7 @@
 #include "memory/cuda_abi.h"
 #include "memory/cuda_shim.h"
 
-/* A pool has as many blocks of a TCP chunk as a word has bits, if they are no more bytes. */
+/* A pool has one block of a TCP chunk for each bit of a word, but no more than POOL_BYTES in all. */
 enum { GPUS = 64, POOL_BYTES = 32 << 20 };
 
 struct gpucopy {
@@ -29,9 +29,9 @@ struct gpucopy {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Never held during a call of the driver: those that copy may not wait for one that pins. */
+/* Never held during a call of the driver, because a copy must not wait for another thread that pins memory. */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pvn_cuda *cuda; /* opened with the first GPU, kept */
+static struct pvn_cuda *cuda; /* opened with the first GPU, closed by unload */
 static struct gpucopy gpus[GPUS];
 
 static const struct gpucopy *gpu_of(const struct pvn_mem_copy *c)
@@ -186,7 +186,7 @@ void pvn_gpucopy_unload(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The handle, the streams and the pools are the parent's. */
+/* Forgets handle, streams and pools, which belong to the parent. */
 void pvn_gpucopy_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);

@@ -16,7 +16,7 @@ static uint64_t host_page(void)
 
 /* ---- one buffer ---- */
 
-/* The finaliser of SplitMix64: a word in, a well-mixed word out. */
+/* Mixes the bits of a word: the finaliser of SplitMix64. */
 static uint64_t mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -87,7 +87,7 @@ int pvn_gpumem_plan_region(uint64_t addr, uint64_t len, const struct pvn_gpumem_
     return 0;
 }
 
-/* Adds to *err what the user can do about a registration that was refused. */
+/* Adds to *err a remedy for a refused registration. */
 static int explain(const struct pvn_gpumem_view *view, int rc, struct pvn_err *err)
 {
     if (view->segments > 1)
@@ -114,9 +114,8 @@ static int register_dmabuf(const struct pvn_cuda *cu, int dev, const struct pvn_
     return rc;
 }
 
-/* NCCL's descriptor covers the host pages of its buffer and no more, so the region is just those.
- * Its first byte must lie at the same place of a page in the descriptor and in the peers' address
- * space. */
+/* Registers NCCL's dma-buf. It covers only the host pages of the buffer, so the region is exactly these pages. The
+ * buffer's first byte must have the same offset within a page in the dma-buf and in the address space. */
 static int register_given(const struct pvn_gpumem_nic *nic, uint64_t addr, uint64_t len, int fd,
                           uint64_t offset, struct pvn_gpumem_mr *out, struct pvn_err *err)
 {
@@ -229,7 +228,7 @@ static void try_dmabuf(const struct pvn_cuda *cu, int dev, const struct pvn_gpum
     conclude(t, rc, &err);
 }
 
-/* Fills gpu and both trials, or cuda_rc, where CUDA is in use and the mode allows GPU memory. */
+/* Fills in gpu and the trials that the mode allows. Returns the value for cuda_rc. */
 static int run_trials(const struct pvn_cuda *cu, int dev, const struct pvn_gpumem_nic *nic,
                       struct pvn_gpumem_facts *f, struct pvn_err *err)
 {

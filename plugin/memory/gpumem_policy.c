@@ -9,7 +9,9 @@
 
 #include "nccl/types.h"
 
-enum { CC_ORDERED = 9 }; /* Hopper: from here on NCCL requests no flush by itself */
+enum {
+    CC_ORDERED = 9
+}; /* Hopper: from this compute capability on NCCL requests no flush by itself */
 
 static const char *ordering_name(int ordering)
 {
@@ -25,8 +27,8 @@ static bool has_cuda_flush(const struct pvn_cuda_caps *gpu)
     return gpu->has_flush && gpu->flush_options > 0 && (gpu->flush_options & PVN_CU_FLUSH_OPT_HOST);
 }
 
-/* The means that this GPU and NIC have, best first: the READ stays on the NIC, the call stops the
- * proxy thread. */
+/* The best kind of flush that GPU and NIC support. A READ is better, because the CUDA call blocks NCCL's proxy
+ * thread. */
 static enum pvn_flush_kind means(const struct pvn_cuda_caps *gpu, bool nic_can_read)
 {
     if (nic_can_read)
@@ -54,7 +56,8 @@ static void decide_auto(const struct pvn_cuda_caps *gpu, bool nic_can_read,
 {
     bool newer = gpu->cc_major >= CC_ORDERED;
     bool ordered = newer && gpu->ordering != PVN_CU_ORDER_NONE;
-    /* The driver's call does nothing within the scope that is ordered (CUDA 13.0, cuFlushGPUDirectRDMAWrites). */
+    /* PVN_FLUSH_CUDA is no choice: within the ordered scope the driver's call does nothing (CUDA 13.0,
+     * cuFlushGPUDirectRDMAWrites). */
     if (ordered) {
         out->kind = nic_can_read ? PVN_FLUSH_READ : PVN_FLUSH_NONE;
         snprintf(out->text, sizeof(out->text),
@@ -131,7 +134,7 @@ static void refuse_gpu_memory(struct pvn_gpumem_cap *cap, const char *reason)
     snprintf(cap->text, sizeof(cap->text), "gpu memory: staged through host memory (%s)", reason);
 }
 
-/* Why neither registration worked, both reasons where both were tried. */
+/* Says why neither registration worked, with both reasons if both were tried. */
 static void refuse_trials(const struct pvn_gpumem_facts *f, struct pvn_gpumem_cap *cap)
 {
     char reason[460];
@@ -184,8 +187,7 @@ void pvn_gpumem_decide(const struct pvn_gpumem_facts *f, struct pvn_gpumem_cap *
         refuse_gpu_memory(cap, why);
         return;
     }
-    /* CUDA: regMr of a GPU pointer works, by peer memory or by a descriptor that we export
-     * ourselves. */
+    /* NCCL_PTR_CUDA: regMr of a GPU pointer works, by peer memory or by a dma-buf that the plugin exports. */
     cap->ptr_support = NCCL_PTR_HOST | NCCL_PTR_CUDA | (cap->dmabuf ? NCCL_PTR_DMABUF : 0);
     snprintf(cap->text, sizeof(cap->text), "gpu memory: %s, proved on GPU %s (%s); %s",
              cap->dmabuf ? (cap->peer ? "dma-buf and peer memory" : "dma-buf") : "peer memory",

@@ -8,25 +8,25 @@
 #include <string.h>
 
 /*
- * Regions of one kind may overlap, so a lookup is for "some interval that begins at
- * or before a and ends at or behind b". Each kind has a treap ordered by beginning in which every
- * node knows the furthest end below it: whether a subtree holds an answer is then known before it
- * is entered, and a search descends along one path.
+ * Regions of one kind may overlap, so a lookup is for any interval that begins at or before a and ends at or
+ * after b. Each kind has a treap, ordered by begin. Every node has the largest end of its subtree, which shows
+ * before the descent if the subtree has an answer. So a search follows a single path.
  */
 struct node {
-    struct pvn_mem mem; /* first: what callers hold */
+    struct pvn_mem mem; /* first member: callers have a pointer to it */
     uintptr_t end, max_end;
     struct node *left, *right;
     uint32_t priority;
     uint32_t devs;
     uint64_t refs;
-    uint64_t whole;         /* of these, by requests for all of its pages */
-    struct kind_tree *tree; /* NULL: it is retired, and in that list by left (before) and right */
+    uint64_t whole;         /* references that cover all pages of the region */
+    struct kind_tree *tree; /* NULL: retired; left and right then link the list (previous, next) */
 };
 
+/* The regions of one kind. */
 struct kind_tree {
     struct pvn_mem_kind kind;
-    struct kind_tree *next; /* in its bucket */
+    struct kind_tree *next; /* in the hash bucket */
     struct node *root;
 };
 
@@ -39,7 +39,7 @@ struct pvn_memcache {
     size_t page;
     struct kind_tree **bucket;
     size_t buckets, trees;
-    struct node *retired; /* regions that are not offered any more */
+    struct node *retired; /* regions that serve no new requests */
     uint32_t rng;
     struct pvn_memcache_stats stats;
 };
@@ -67,8 +67,8 @@ static struct kind_tree **tree_place(struct pvn_memcache *c, const struct pvn_me
     return at;
 }
 
-/* Device memory has a kind per allocation, so there can be many: the table grows with them. Without
- * memory for it the buckets only get longer. */
+/* Doubles the hash table. Device memory has a kind per allocation, so there can be many. If memory is short the
+ * buckets just get longer. */
 static void grow(struct pvn_memcache *c)
 {
     size_t n = c->buckets * 2;
@@ -127,7 +127,7 @@ static void update(struct node *n)
         n->max_end = n->right->max_end;
 }
 
-/* Orders by beginning, then by address of the node, so that equal ones have an order as well. */
+/* Orders regions by begin. The node's address decides if the begins are equal. */
 static int before(const struct node *a, const struct node *b)
 {
     return a->mem.addr != b->mem.addr ? a->mem.addr < b->mem.addr : (uintptr_t)a < (uintptr_t)b;
@@ -170,7 +170,7 @@ static struct node *insert(struct node *root, struct node *n)
     return root;
 }
 
-/* Everything in a comes before everything in b. */
+/* Joins two trees. All nodes of a must be before those of b. */
 static struct node *join(struct node *a, struct node *b)
 {
     if (!a || !b)
@@ -205,7 +205,7 @@ static struct node *find_covering(struct pvn_memcache *c, struct node *n, uintpt
         if (n->mem.addr > addr)
             n = n->left;
         else if (n->left && n->left->max_end >= end)
-            n = n->left; /* all there begin early enough, and one ends late enough */
+            n = n->left; /* all of its nodes begin early enough, and one ends late enough */
         else if (n->end >= end)
             return n;
         else
@@ -226,7 +226,7 @@ static void detach(struct pvn_memcache *c, struct node *n, uint32_t devs)
     n->devs &= ~devs;
 }
 
-/* Adds the devices that are missing: all of them or none. */
+/* Registers the region with the devices that it lacks, with all of them or with none. */
 static int attach(struct pvn_memcache *c, struct node *n, uint32_t devs, const void *extra,
                   struct pvn_err *err)
 {
@@ -360,7 +360,7 @@ size_t pvn_memcache_free(struct pvn_memcache *c)
     return left;
 }
 
-/* True if the range, in pages, is all of the region. */
+/* True if the range covers all pages of the region. */
 static int is_whole(const struct pvn_memcache *c, const struct node *n, uintptr_t addr, size_t len)
 {
     uintptr_t mask = c->page - 1;

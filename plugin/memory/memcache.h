@@ -1,23 +1,22 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registered memory, kept while somebody uses it.
+ * A cache of registered memory regions with reference counts.
  *
- * NCCL registers the same buffers again and again, and parts of buffers that are registered
- * already; a registration costs a system call per device, locked pages and an entry of the device's
- * table. So a request inside a region of the same kind takes a reference to it, and the
- * last reference takes the region away at once: memory that nobody has registered may be freed by
- * its owner at any time.
+ * NCCL registers the same buffers again and again, and parts of buffers that are registered already. A
+ * registration costs a system call per device, pinned pages and an entry in the device's table. So a request
+ * that lies inside a region of the same kind takes a reference to that region. The region is deregistered with
+ * its last reference at once, because the owner may then free the memory at any time.
  *
- * A region is offered only while a reference covers all of its pages. When the last one that does is given
- * back, the owner may give pages back to the system, which maps others at the same addresses, while the
- * device still has the old ones: the region stays for those who have it, for their part is as it was, and
- * the next request registers what is there then.
+ * A region serves new requests only while one of its references covers all of its pages. After that reference
+ * is dropped, the owner may return pages outside of the other references to the system. The system may then map
+ * other pages at these addresses, while the device still uses the old ones. So the region is retired: it stays
+ * for its remaining references, whose pages are unchanged, and the next request registers a new region.
  *
- * A region is registered with several devices together: with all that were requested, or with none.
+ * A region is registered with all requested devices, or with none.
  *
- * Any thread. One lock, which is held during the callbacks: two requests for the same memory must
- * not register it twice.
+ * All functions may be called from any thread. One lock is held during the callbacks, because two requests for
+ * the same memory must not register it twice.
  */
 #ifndef PVN_MEMORY_MEMCACHE_H
 #define PVN_MEMORY_MEMCACHE_H
@@ -29,58 +28,58 @@
 
 enum { PVN_MEMCACHE_DEVS = 32 }; /* devices of one cache: bits of a mask */
 
-/* Regions serve only requests of their own kind. */
+/* A region serves only requests of the same kind. */
 struct pvn_mem_kind {
-    int ptr_type;       /* NCCL_PTR_... */
-    unsigned access;    /* as passed to the callback */
-    uint64_t buffer_id; /* distinguishes allocations that follow each other at one address
-                           (CU_POINTER_ATTRIBUTE_BUFFER_ID); 0: host */
+    int ptr_type;    /* NCCL_PTR_... */
+    unsigned access; /* access rights, for the callback */
+    /* Distinguishes allocations that follow each other at one address (CU_POINTER_ATTRIBUTE_BUFFER_ID);
+     * 0: host memory. */
+    uint64_t buffer_id;
 };
 
+/* A region, which contains the requested range. */
 struct pvn_mem {
-    uintptr_t addr; /* of the region, which contains the requested range */
-    size_t len;     /* bytes */
+    uintptr_t addr;
+    size_t len; /* bytes */
     struct pvn_mem_kind kind;
-    void *
-        handle[PVN_MEMCACHE_DEVS]; /* what reg gave; NULL for devices that were not requested yet */
+    void *handle[PVN_MEMCACHE_DEVS]; /* of reg, per device; NULL: not requested yet */
 };
 
 struct pvn_memcache_ops {
-    /* Registers [addr, addr + len) with device dev. extra is the caller's of pvn_memcache_get. 0
-     * and a handle that is not NULL, or a negative errno with *err. */
+    /* Registers [addr, addr + len) with device dev. extra is an argument of pvn_memcache_get. Returns 0 and a
+     * handle that is not NULL, or a negative errno with *err. */
     int (*reg)(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_kind *kind,
                const void *extra, void **handle, struct pvn_err *err);
     void (*dereg)(void *arg, int dev, void *handle);
 };
 
 struct pvn_memcache_stats {
-    uint64_t hits, misses;  /* requests that met a region / that made one */
-    uint64_t regions, refs; /* now */
-    uint64_t bytes;         /* now, of all regions; overlapping ones count each */
-    uint64_t steps;         /* tree nodes that lookups have visited */
+    uint64_t hits, misses;  /* requests that found a region, that made one */
+    uint64_t regions, refs; /* current numbers */
+    uint64_t bytes;         /* current sum over all regions, overlaps counted for each */
+    uint64_t steps;         /* total of tree nodes visited by lookups */
 };
 
 struct pvn_memcache;
 
-/* page: regions are widened to multiples of it (a power of two), so that neighbours in one page
- * share; 1: taken as they are, for kinds whose registration is tied to an exact range. NULL: no
- * memory. */
+/* page: regions are widened to multiples of this power of two, so that buffers in one page share a region. With 1
+ * regions are not widened, for kinds whose registration needs an exact range. Returns NULL if memory is short. */
 struct pvn_memcache *pvn_memcache_new(const struct pvn_memcache_ops *ops, void *arg, size_t page);
 
-/* Takes away what is left and returns how many regions that were, which ought to be 0. */
+/* Deregisters the remaining regions and returns their number, which should be 0. */
 size_t pvn_memcache_free(struct pvn_memcache *c);
 
 /*
- * A region that contains [addr, addr + len) and is registered with every device of the mask. 0 and
- * *out, or a negative errno with *err: -EINVAL for an empty range, one that passes the end of the
- * address space, or no device; -ENOMEM; or what reg answered, and then nothing of this call is left
- * registered.
+ * Takes a reference to a region that contains [addr, addr + len) and is registered with every device of the mask
+ * `devs`; registers it if necessary. Returns 0 and *out, or a negative errno with *err: -EINVAL for an empty
+ * range, a range past the end of the address space or an empty mask; -ENOMEM; or the error of reg, after which no
+ * registration of this call is left.
  */
 int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
                      const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
                      struct pvn_mem **out, struct pvn_err *err);
 
-/* Gives the reference back that was got with this range. */
+/* Drops a reference that was taken with this range. */
 void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem, uintptr_t addr, size_t len);
 
 void pvn_memcache_get_stats(struct pvn_memcache *c, struct pvn_memcache_stats *out);
