@@ -128,7 +128,7 @@ static int parse_scope(const char *s, uint32_t *scope)
     return errno || *end || value == 0 || value > UINT32_MAX ? -ENODEV : 0;
 }
 
-/* Cuts `text` into host and port in place. An IPv6 address without brackets has no port. */
+/* Splits `text` into host and port in place. An IPv6 address without brackets has no port. */
 static int split(char *text, char **host, char **port)
 {
     char *colon;
@@ -235,7 +235,7 @@ bool pvn_addr_is_any(const struct sockaddr *sa)
     return sa->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&in6(sa)->sin6_addr);
 }
 
-/* The first bytes of an IPv4 address, plain or mapped; NULL for a real IPv6 address. */
+/* The four bytes of an IPv4 address, plain or mapped; NULL for any other IPv6 address. */
 static const uint8_t *v4_bytes(const struct sockaddr *sa, uint8_t buf[16])
 {
     if (sa->sa_family != AF_INET && !is_mapped(sa))

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time, and pauses that become longer. */
+/* Monotonic time. */
 #ifndef PVN_BASE_CLOCK_H
 #define PVN_BASE_CLOCK_H
 
@@ -11,7 +11,7 @@
 #define PVN_NS_PER_MS UINT64_C(1000000)
 #define PVN_NS_PER_S  UINT64_C(1000000000)
 
-/* Nanoseconds since some fixed point (CLOCK_MONOTONIC); never 0, never goes back. Any thread. */
+/* Nanoseconds since a fixed point (CLOCK_MONOTONIC); never 0, never goes back. May be called from any thread. */
 static inline uint64_t pvn_now_ns(void)
 {
     struct timespec ts;
@@ -26,8 +26,8 @@ static inline double pvn_now_s(void)
     return (double)pvn_now_ns() / (double)PVN_NS_PER_S;
 }
 
-/* A time from which a limit counts, moved on by ns that do not count. It may be younger than those, and is never later than
- * now: the difference to it would be below zero, which is huge. */
+/* Returns the start of a time limit, moved forward by ns that do not count. The result is never later than `now`, because
+ * now - result is unsigned and would become huge. */
 static inline uint64_t pvn_not_counted_ns(uint64_t since, uint64_t ns, uint64_t now)
 {
     return since + ns < now ? since + ns : now;

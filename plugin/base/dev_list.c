@@ -43,7 +43,7 @@ bool pvn_dev_list_next(const char **at, const char **item, size_t *len)
     }
 }
 
-/* The number in the n-th field behind the name; -1 where it is empty or left out. */
+/* The number in the n-th field after the name; -1 if the field is empty or left out. */
 static int number_in(const char *item, size_t len, int n)
 {
     const char *end = item + len;
@@ -94,7 +94,7 @@ void pvn_dev_list_place(const char *text, const char *name, int port, int *rail,
         *plane = number_in(item, len, 3);
         break;
     }
-    if (*rail < 0 || *rail > INT16_MAX) /* as many as NCCL has */
+    if (*rail < 0 || *rail > INT16_MAX) /* NCCL's railId is an int16_t */
         *rail = -1;
     if (*plane < 0 || *plane > INT16_MAX)
         *plane = -1;

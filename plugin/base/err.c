@@ -12,7 +12,7 @@
 
 #include "base/hints.h"
 
-/* Bytes of 0x80 and above pass: host names and paths may be UTF-8. */
+/* Replaces control characters. Bytes of 0x80 and above are kept, because host names and paths may be UTF-8. */
 static void clean(char *s)
 {
     for (; *s; s++) {
@@ -22,8 +22,8 @@ static void clean(char *s)
     }
 }
 
-/* Ends a text that had no room behind one of its parts, for half of a remedy says nothing, or else behind a word; at the end
- * where more than a third would go, as of a long path. */
+/* Ends a text that is too long with " ...". Cuts at the last "; ", because half of a remedy is of no use; else after the last
+ * word. If more than a third would be lost, as with a long path, it cuts at the end of the buffer. */
 static void cut(char *s, size_t size)
 {
     static const char more[] = " ...";
@@ -149,7 +149,7 @@ const char *pvn_strerror(int code, char *buf, size_t size)
 
     if (size == 0)
         return "";
-    /* The GNU variant: it may answer with a static string and leave buf alone. */
+    /* The GNU variant may return a static string and leave buf unchanged. */
     s = strerror_r(abs(code), buf, size);
     if (s != buf)
         snprintf(buf, size, "%s", s);
@@ -174,7 +174,7 @@ size_t pvn_str_append(char *buf, size_t size, const char *fmt, ...)
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-/* True if the root cause says already what the code means: "send: Broken pipe". */
+/* True if the root cause ends with the meaning of the errno: "send: Broken pipe". */
 static bool says_meaning(const struct pvn_err *err, const char *meaning)
 {
     size_t len = strlen(meaning), all = err->n ? strlen(err->reason[0]) : 0;
@@ -195,7 +195,7 @@ size_t pvn_err_format(const struct pvn_err *err, char *buf, size_t size)
         return pvn_str_append(buf, size, "no error");
     for (i = err->n - 1; i >= 0; i--)
         pvn_str_append(buf, size, "%s%s", err->reason[i], i ? ": " : "");
-    /* For wrong input the errno says nothing that the reason does not. */
+    /* For wrong input the errno adds nothing to the reason. */
     if (err->n == 0 || (err->fault != PVN_FAULT_USAGE && err->fault != PVN_FAULT_ARGUMENT)) {
         pvn_strerror(err->code, desc, sizeof(desc));
         if (!says_meaning(err, desc))

@@ -10,22 +10,23 @@
 
 enum {
     MARK_BYTES = 4096,
-    EPOCH_BASE = 0x50560000 /* epochs begin behind it, see pvn_fork_epoch */
+    EPOCH_BASE = 0x50560000 /* the first epoch is one more, see pvn_fork_epoch */
 };
 
-/* Before the first mark epoch 0 stands for this process. */
+/* The epoch of this process before the first mark. */
 static const unsigned unmarked = 0;
-/* After it: the first word of the page, which stays 0 where the kernel leaves a child its copy. */
+/* Points to the first word of the page after the first mark. If the kernel does not zero the page in children, this
+ * word stays 0 and the process ids are compared. */
 const unsigned *pvn_fork_certain = &unmarked;
 
-/* NULL until marked; page[0] is the epoch in the marked process and 0 in its children. */
+/* NULL until the first mark. page[0] is the epoch in the marked process and 0 in its children. */
 static _Atomic(unsigned *) page;
 static atomic_int marker;
 static atomic_uint epoch_now;
-static atomic_int by_pid; /* the page says nothing and stays 0 */
+static atomic_int by_pid; /* the page is not zeroed in children: compare process ids */
 
-/* An emulator of another processor (QEMU 7.2's user mode) answers 0 to any advice and follows none, so
- * it does not refuse one that does not exist. */
+/* True if the kernel zeroes the page in children. An emulator of another processor (QEMU 7.2's user mode) returns 0 for
+ * any advice and follows none, so an invalid advice is tried first: a real kernel refuses it. */
 static bool is_emptied_in_children(void *m)
 {
     return madvise(m, MARK_BYTES, -1) != 0 && madvise(m, MARK_BYTES, MADV_WIPEONFORK) == 0;

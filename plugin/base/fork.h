@@ -3,9 +3,9 @@
 /*
  * Distinguishes a forked child from the process that initialised the plugin.
  *
- * The mark is a page that the kernel empties in a child (MADV_WIPEONFORK, Linux 4.14), so a child that was made without
- * fork handlers is recognised as well, and the check is two loads. Older kernels, and emulators: the
- * process id is compared instead. What a child closes at once: fork_fds.h.
+ * The mark is a page that the kernel zeroes in a child (MADV_WIPEONFORK, Linux 4.14). So a child that was created without
+ * fork handlers is recognised as well, and the check is two loads. On older kernels and in emulators the process id is
+ * compared instead. fork_fds.h closes descriptors in a child.
  */
 #ifndef PVN_BASE_FORK_H
 #define PVN_BASE_FORK_H
@@ -13,24 +13,26 @@
 #include <stdbool.h>
 
 /*
- * Marks this process. In a child it makes the child a process of its own with a new epoch. Not at
- * the same time as another call. 0 or a negative errno.
+ * Marks this process. A child that calls this becomes a process of its own with a new epoch. Calls must not run at
+ * the same time. 0 or a negative errno.
  */
 int pvn_fork_mark(void);
 
-/* True in a child of the marked process, false there and before any mark. Any thread. */
+/* True in a child of the marked process; false in the marked process and before the first mark. May be called from any
+ * thread, as the next functions. */
 bool pvn_forked(void);
 
-/* Counts the marks in this process and its ancestors; what is created carries it. 0 before the
- * first; from then on a number that is hardly met by chance. */
+/* The epoch of this process: a number that grows by one with each process that marks itself, in this process and its
+ * ancestors. Objects store the epoch in which they were created. 0 before the first mark; after it a number that
+ * uninitialised memory is unlikely to hold. */
 unsigned pvn_fork_epoch(void);
 
-/* For pvn_fork_surely. Never NULL. */
+/* Used by pvn_fork_surely. Never NULL. */
 extern const unsigned *pvn_fork_certain __attribute__((visibility("hidden")));
 bool pvn_fork_in_child_slow(unsigned epoch);
 
-/* The epoch of this process where that is certain without a closer look, else 0: what was created in
- * another one may be this process's nevertheless. Any thread. */
+/* The epoch of this process if one load shows it. 0 if it does not; then pvn_fork_in_child_slow has to decide if an object
+ * belongs to this process. */
 static inline unsigned pvn_fork_surely(void)
 {
     const unsigned *certain = __atomic_load_n(&pvn_fork_certain, __ATOMIC_ACQUIRE);
@@ -38,13 +40,13 @@ static inline unsigned pvn_fork_surely(void)
     return __atomic_load_n(certain, __ATOMIC_RELAXED);
 }
 
-/* True where something created in `epoch` belongs to a parent of this process. Any thread. */
+/* True if an object created in `epoch` belongs to a parent of this process. */
 static inline bool pvn_fork_in_child(unsigned epoch)
 {
     return __builtin_expect(pvn_fork_surely() != epoch, 0) && pvn_fork_in_child_slow(epoch);
 }
 
-/* The process that set the mark, 0 before. For messages. */
+/* The process id of the marked process, for messages; 0 before the first mark. */
 int pvn_fork_parent(void);
 
 #endif

@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 enum {
-    /* The default of fs.nr_open. The list takes 128 KiB, of which the first page is touched. */
+    /* The default of fs.nr_open. The list has 128 KiB, of which usually only the first page is touched. */
     FDS_MAX = 1 << 20,
     WORDS = FDS_MAX / 64,
-    /* A signal's handler may fork while its own thread has the lock: it goes on after some 1.5 s, with the timers' slack,
-     * and that child closes nothing. */
+    /* Attempts to take the lock, 100 us apart. A signal handler may fork while its own thread has the lock. It gives up
+     * after some 1.5 s (with the timers' slack), and its child closes nothing. */
     TRIES = 10000
 };
 
@@ -26,8 +26,8 @@ static const struct timespec pause_ns = {.tv_nsec = 100 * 1000};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t listed[WORDS]; /* a bit for each descriptor */
-static int used;               /* words that ever had a bit */
-/* The thread that has the lock for a fork, 0: none. In the child that one has the same identity. */
+static int used;               /* number of words up to the last one that has been used */
+/* The thread that holds the lock for a fork; 0: none. pthread_self() returns the same value in the child. */
 static _Atomic uintptr_t forking;
 
 static void before_fork(void)
@@ -67,7 +67,8 @@ static void forget_all(void)
     used = 0;
 }
 
-/* Only what may be called in the child of a process with threads, and in a signal's handler. */
+/* Fork handler of the child. It uses only functions that are async-signal-safe, as the child of a process with
+ * threads must. */
 static void in_child(void)
 {
     int saved = errno;
@@ -82,8 +83,8 @@ static void in_child(void)
     errno = saved;
 }
 
-/* Handlers of a library that is unmapped are removed by the C library. Without memory for them children keep
- * their copies. */
+/* Installs the handlers. The C library removes them when this library is unmapped. If memory is short, they are not
+ * installed and children keep their copies. */
 static void watch(void)
 {
     pthread_atfork(before_fork, give_back, in_child);
@@ -92,7 +93,8 @@ static void watch(void)
 void pvn_fork_fds_lock(void)
 {
     pthread_once(&once, watch);
-    /* Another fork handler of this thread, which may use NCCL, runs between this library's. */
+    /* The thread may hold the lock already: another fork handler, which may use NCCL, runs between those of this
+     * library. */
     if (!has_lock())
         pthread_mutex_lock(&lock);
 }

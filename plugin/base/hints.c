@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ibv_wc_status (libibverbs/verbs.h, part of its ABI); a test compares them with the header. */
+/* Values of ibv_wc_status (libibverbs/verbs.h, part of its ABI). A test compares them with the header. */
 enum {
     WC_LOC_LEN_ERR = 1,
     WC_LOC_PROT_ERR = 4,
@@ -19,8 +19,8 @@ enum {
     WC_FATAL_ERR = 19
 };
 
-/* Order matters: the first row that fits is taken, so rows with a phase or a past come before those
- * of the same code without. */
+/* Order matters, because the first row that matches is used: rows with a phase or a history come before rows of
+ * the same code without them. */
 static const struct pvn_hint table[] = {
     {PVN_HINT_REFUSED_LOOPBACK, PVN_HINT_ERRNO, ECONNREFUSED, PVN_PHASE_DIAL, PVN_PAST_ELSEWHERE,
      "the peer offered its loopback address, which no other machine reaches: no other interface of "

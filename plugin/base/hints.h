@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Hints: the probable meaning of an error and the remedy, as data: one row per known situation, each
- * with a test. A row is found either by what happened (pvn_hint_find) or by its id. */
+/* Hints: the probable meaning of an error and its remedy. The table has one row per known situation, and each
+ * row has a test. A row is found by the error (pvn_hint_find) or by its id. */
 #ifndef PVN_BASE_HINTS_H
 #define PVN_BASE_HINTS_H
 
@@ -12,7 +12,7 @@ enum pvn_hint_space {
     PVN_HINT_WC         /* code is an ibv_wc_status (rdma-core, libibverbs/verbs.h) */
 };
 
-/* The phase in which the error occurred. Steps of connecting carry the names of the handshake's states. */
+/* The phase in which the error occurred. Phases of connecting have the names of the handshake's states. */
 enum pvn_phase {
     PVN_PHASE_ANY = 0,
     PVN_PHASE_LOAD, /* finding libraries, reading parameters */
@@ -31,20 +31,19 @@ enum pvn_phase {
     PVN_PHASE_COUNT
 };
 
-/* The history of the path: an error means one thing where data have passed and another one where they never
- * have. */
+/* The history of the path. The meaning of an error depends on whether the path has carried data before. */
 enum pvn_past {
     PVN_PAST_ANY = 0,
     PVN_PAST_NEVER_WORKED,
-    PVN_PAST_WORKED,  /* rows of this one are those of PVN_PAST_IDLE, too */
-    PVN_PAST_IDLE,    /* it has worked and then carried nothing for PVN_PAST_IDLE_S or longer */
+    PVN_PAST_WORKED,  /* its rows also match PVN_PAST_IDLE */
+    PVN_PAST_IDLE,    /* it has worked and was then idle for PVN_PAST_IDLE_S or longer */
     PVN_PAST_ANSWERS, /* it has worked, and the peer's machine still answers on another connection */
-    PVN_PAST_STALLED,   /* it works, and nothing has moved for as long as the user allows */
-    PVN_PAST_ELSEWHERE, /* it never worked: the peer's address is loopback's, and this end's is not */
+    PVN_PAST_STALLED, /* it works, but nothing has moved for the time that the user allows */
+    PVN_PAST_ELSEWHERE, /* it never worked: the peer's address is a loopback address, this end's is not */
     PVN_PAST_COUNT
 };
 
-/* The shortest idle limits of stateful firewalls in use are a few minutes. */
+/* Seconds. The shortest idle limits of stateful firewalls are a few minutes. */
 enum { PVN_PAST_IDLE_S = 60 };
 
 /* Stable names of rows; the table is in hints.c. */
@@ -99,28 +98,28 @@ struct pvn_hint {
     enum pvn_hint_id id;
     enum pvn_hint_space space;
     int code;
-    enum pvn_phase phase; /* PVN_PHASE_ANY: in every phase */
-    enum pvn_past past;   /* PVN_PAST_ANY: whatever went before */
-    const char *likely;   /* "nothing listens there: ..." without a full stop */
-    const char *todo;     /* what to check or type, without a full stop */
+    enum pvn_phase phase; /* PVN_PHASE_ANY: the row matches every phase */
+    enum pvn_past past;   /* PVN_PAST_ANY: the row matches every history */
+    const char *likely;   /* probable cause, "nothing listens there: ...", without a full stop */
+    const char *todo;     /* things to check or to type, without a full stop */
 };
 
-/* The first row that fits, or NULL. Rows for a phase or a past stand before those without. `code`
- * of either sign. Static storage; any thread. */
+/* The first row that matches, or NULL. Rows for a phase or a history come before those for any. `code` may be
+ * positive or negative. The row is static. May be called from any thread. */
 const struct pvn_hint *pvn_hint_find(enum pvn_hint_space space, int code, enum pvn_phase phase,
                                      enum pvn_past past);
 
-/* pvn_hint_find's row as an id, PVN_HINT_NONE where there is none: fits struct pvn_err. */
+/* The id of pvn_hint_find's row, for struct pvn_err; PVN_HINT_NONE if no row matches. */
 enum pvn_hint_id pvn_hint_id_find(enum pvn_hint_space space, int code, enum pvn_phase phase,
                                   enum pvn_past past);
 
-/* NULL for PVN_HINT_NONE and for a number that is no id. */
+/* The row with this id; NULL for PVN_HINT_NONE and for an invalid id. */
 const struct pvn_hint *pvn_hint_get(int id);
 
 /* The whole table, for tests and documentation. */
 const struct pvn_hint *pvn_hint_table(size_t *count);
 
-/* "dial", "verify", ...; "any" for PVN_PHASE_ANY. */
+/* The name of a phase, "dial", "verify", ...; "any" for PVN_PHASE_ANY. */
 const char *pvn_phase_name(enum pvn_phase phase);
 
 #endif

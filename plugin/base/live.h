@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters of a comm that change with each message. The engine gives them out (pvn_engine_count); they lie in the
- * comm's row of the statistics (stat_layout.h), in memory that other processes read.
+ * Counters of a comm that change with each message. The engine returns them (pvn_engine_count), and the comm's row of
+ * the statistics has a copy (stat_layout.h), in memory that other processes read.
  *
- * One thread writes. A reader may meet it between two stores; in the order below, read from the first to
- * the last, a message is in msgs only if its bytes and its opening are there, too.
+ * One thread writes. A reader may read between two stores of the writer. If it loads the members in the order below,
+ * a message in `msgs` is always included in `bytes` and `opened`, too.
  */
 #ifndef PVN_BASE_LIVE_H
 #define PVN_BASE_LIVE_H
@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 struct pvn_live {
-    uint64_t msgs;   /* requests completed */
-    uint64_t bytes;  /* of those */
-    uint64_t opened; /* requests, the completed ones included */
+    uint64_t msgs;   /* completed requests */
+    uint64_t bytes;  /* bytes of completed requests */
+    uint64_t opened; /* all requests, including completed ones */
 };
 
 static inline void pvn_live_put(struct pvn_live *to, const struct pvn_live *from)

@@ -16,8 +16,9 @@
 #include "base/clock.h"
 #include "base/hints.h"
 
-#define PREFIX     "NET/PVRDMA : "
-#define FOLD_SITES 64 /* call sites watched at a time; the stalest one makes room */
+#define PREFIX "NET/PVRDMA : "
+#define FOLD_SITES                                                                                 \
+    64 /* call sites in the table; a new one replaces the oldest if the table is full */
 
 int pvn_log_trace_on;
 
@@ -25,15 +26,15 @@ struct fold_site {
     const char *file; /* NULL: free */
     int line;
     unsigned long flags;
-    uint64_t start_ns; /* when the window opened */
+    uint64_t start_ns; /* begin of the window */
     unsigned held;     /* messages counted instead of printed */
     unsigned ntexts;
-    uint64_t texts[PVN_LOG_FOLD_TEXTS]; /* hashes of what was printed in this window */
-    char last[160];                     /* the beginning of the last message held back */
+    uint64_t texts[PVN_LOG_FOLD_TEXTS]; /* hashes of the texts printed in this window */
+    char last[160];                     /* beginning of the last message that was not printed */
 };
 
-/* `lock` guards `sites` only. It is taken by trylock: a busy table means that the message is
- * printed unfolded, which is better than waiting, and keeps a child forked in the middle alive. */
+/* `lock` guards `sites` only. Messages take it by trylock: if the table is busy, the message is printed unfolded.
+ * So no message waits, and a child that was forked while the lock was held does not hang. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fold_site sites[FOLD_SITES];
 static uint64_t next_due_ns =
@@ -73,8 +74,8 @@ static int level_from_env(void)
     return PVN_LOG_NONE;
 }
 
-/* A comma separated list as NCCL reads it: a leading '^' inverts the whole list, unknown names
- * count for nothing. */
+/* Reads NCCL_DEBUG_SUBSYS as NCCL does: a comma-separated list, which a leading '^' inverts. Unknown names are
+ * ignored. */
 static unsigned long flags_from_env(void)
 {
     static const struct {
@@ -101,7 +102,7 @@ static unsigned long flags_from_env(void)
     return invert ? ~mask : mask;
 }
 
-/* Racing threads compute the same answer, so the plain order of two atomics is enough. */
+/* Threads that race here compute the same values, so two ordered atomic stores are enough. */
 static int level_now(void)
 {
     int level = __atomic_load_n(&stderr_level, __ATOMIC_ACQUIRE);
@@ -182,7 +183,7 @@ static uint64_t hash_text(const char *s)
     return h;
 }
 
-/* Under the lock. */
+/* Computes next_due_ns. The caller holds the lock. */
 static void set_next_due(void)
 {
     uint64_t due = UINT64_MAX;
@@ -194,13 +195,14 @@ static void set_next_due(void)
     __atomic_store_n(&next_due_ns, due, __ATOMIC_RELAXED);
 }
 
-/* Another thread may have opened the window behind the look at the clock that `now` is from. */
+/* True if the site's window is over. Written as a sum, because another thread may have opened the window after `now`
+ * was read. */
 static bool is_over(const struct fold_site *s, uint64_t now)
 {
     return now >= s->start_ns + PVN_LOG_FOLD_NS;
 }
 
-/* A site's summary, copied out so that it can be printed after the lock was dropped. */
+/* Copies a site's summary, so that it can be printed without the lock, and frees the site. */
 static int take_summary(struct fold_site *s, struct fold_site *out)
 {
     *out = *s;
@@ -218,8 +220,8 @@ static void print_summary(const struct fold_site *s, uint64_t now)
     emit(PVN_LOG_WARN, s->flags, s->file, s->line, text);
 }
 
-/* Under the lock: the site's entry; a new site takes a free one or the one opened longest ago,
- * whose summary then goes to *evicted. */
+/* The entry of the call site. A new call site takes a free entry, or the entry with the oldest window, whose summary
+ * then goes to *evicted. The caller holds the lock. */
 static struct fold_site *find_site(const char *file, int line, struct fold_site *evicted)
 {
     struct fold_site *pick = &sites[0];
@@ -238,7 +240,7 @@ static struct fold_site *find_site(const char *file, int line, struct fold_site 
     return pick;
 }
 
-/* 1: the warning may be printed now; 0: it was counted instead. */
+/* 1 if the warning has to be printed now; 0 if it was counted instead. */
 static int fold_pass(unsigned long flags, const char *file, int line, const char *text)
 {
     uint64_t now = now_ns(), hash = hash_text(text);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the manual page's order: what users look for first comes first. */
+/* The order is that of the manual page: variables that users look for most come first. */
 static const struct pvn_nccl_var table[] = {
     {"NCCL_IB_FIFO_TC", PVN_NCCL_LOST, NULL,
      "Control messages have the traffic class of the data (NCCL_PVRDMA_TC)."},
@@ -156,7 +156,7 @@ const struct pvn_nccl_var *pvn_nccl_var_table(size_t *count)
     return table;
 }
 
-/* The next word of a list with blanks between; false at its end. */
+/* Reads the next word of a list that is separated by blanks. False at the end of the list. */
 static bool next_word(const char **at, char *word, size_t size)
 {
     size_t len;
@@ -188,7 +188,7 @@ const struct pvn_nccl_var *pvn_nccl_var_find(const char *name)
     return NULL;
 }
 
-/* NCCL reads its numbers so: 0x and a leading 0 have their meaning in C. */
+/* Compares values as NCCL reads them: numbers may begin with 0x or with 0 (octal), as in C. */
 static bool same_value(const char *a, const char *b)
 {
     char *end_a, *end_b;

@@ -28,7 +28,7 @@ static void set_default(const struct pvn_param_def *def, struct pvn_params *out)
 {
     char why[64];
 
-    /* A default that does not parse is a mistake in the table, which a test finds. */
+    /* A test checks that every default parses. */
     (void)pvn_param_parse(def, def->def, out, why, sizeof(why));
 }
 
@@ -41,7 +41,7 @@ static void make_defaults(void)
         set_default(&table[i], &defaults);
 }
 
-/* The value of PREFIX+NAME in the environment; the first entry counts, as with getenv. */
+/* The value of PREFIX+NAME in the environment, or NULL. As with getenv the first entry counts. */
 static const char *env_find(char *const *envp, const char *prefix, const char *name)
 {
     size_t plen = strlen(prefix), nlen = strlen(name);
@@ -65,7 +65,7 @@ const char *pvn_param_suggest(const char *name)
     return s.best;
 }
 
-/* The row of a name, -1: none. */
+/* The index of the row with this name; -1 if there is none. */
 static int row_of(const char *name)
 {
     size_t count, i;
@@ -123,14 +123,14 @@ static int read_own(const struct pvn_param_def *def, const char *text, struct pv
     return -EINVAL;
 }
 
-/* True when the alias set the value. */
+/* True if the alias has set the value. */
 static bool read_alias(const struct pvn_param_def *def, const char *text, struct pvn_params *out)
 {
     char why[96], range[256];
 
     if (pvn_param_is_nccl_unset(def, text))
         return false;
-    if (def->alias_on || def->alias_off) { /* as NCCL reads its switches */
+    if (def->alias_on || def->alias_off) { /* NCCL reads its switches like this */
         text = strtoll(text, NULL, 0) != 0 ? def->alias_on : def->alias_off;
         if (!text)
             return false;
@@ -144,7 +144,8 @@ static bool read_alias(const struct pvn_param_def *def, const char *text, struct
     return false;
 }
 
-/* At INFO: they may be meant for NCCL's own transports, which another job uses. */
+/* Logs the variables of NCCL that have no effect in this plugin. At INFO, because they may be meant for NCCL's own
+ * transports, which another job uses. */
 static void say_missed(char *const *envp)
 {
     const struct pvn_nccl_var *var;

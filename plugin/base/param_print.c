@@ -18,7 +18,7 @@ static const char *type_name(enum pvn_param_type type)
     return names[type];
 }
 
-/* Words wrapped at TEXT_WIDTH behind an indent of four. */
+/* Prints text with an indent of four, wrapped at TEXT_WIDTH. */
 static void print_wrapped(FILE *out, const char *text)
 {
     size_t column = 0;
@@ -79,8 +79,8 @@ void pvn_params_print(FILE *out, const struct pvn_params *params)
     }
 }
 
-/* Roff takes a backslash, and a dot or an apostrophe at a line's start, for its own; `-` would
- * become a hyphen that cannot be pasted into a shell. */
+/* Escapes a backslash, and a dot or an apostrophe at the start of a line, which roff would interpret. Escapes `-`, too,
+ * which would become a hyphen that cannot be pasted into a shell. */
 static void print_roff_text(FILE *out, const char *text)
 {
     if (*text == '.' || *text == '\'')
@@ -109,7 +109,7 @@ void pvn_params_print_roff(FILE *out)
     }
 }
 
-/* Control characters would end up on a terminal. */
+/* Replaces control characters, because the output may go to a terminal. */
 static void print_value(FILE *out, const char *value)
 {
     for (; *value; value++)
@@ -138,7 +138,7 @@ void pvn_nccl_vars_print(FILE *out, char *const *envp)
     }
 }
 
-/* The tag of a .TP. */
+/* Prints the names as the tag of a .TP. */
 static void print_names(FILE *out, const char *names)
 {
     char name[PVN_NCCL_VAR_LEN];
@@ -165,7 +165,7 @@ static void print_rows(FILE *out, enum pvn_nccl_use use)
     }
 }
 
-/* A switch has the two values that stand for each other. */
+/* Prints the alias of each parameter. For a switch, also the value with which it sets the parameter. */
 static void print_aliases(FILE *out)
 {
     size_t count, i;

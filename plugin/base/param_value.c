@@ -17,7 +17,7 @@ struct suffix {
     int64_t factor;
 };
 
-/* The order is that of printing: the first factor that divides the value. */
+/* The order matters for printing, which uses the first factor that divides the value. */
 static const struct suffix size_suffixes[] = {{"G", INT64_C(1) << 30},
                                               {"M", INT64_C(1) << 20},
                                               {"K", INT64_C(1) << 10},
@@ -46,8 +46,8 @@ static int say(char *why, size_t size, int code, const char *text)
     return code;
 }
 
-/* A whole number, decimal or 0x; *end is set behind it. NCCL would take a leading 0 for octal;
- * nobody means that. */
+/* Parses a whole number, decimal or with 0x. *end points after it. Unlike in NCCL a leading 0 does not mean octal, which
+ * no user intends. */
 static int parse_number(const char *text, const char **end, int64_t *value)
 {
     const char *digits = text + (*text == '-' || *text == '+');
@@ -77,7 +77,7 @@ static int64_t bare_factor(const struct pvn_param_def *def)
     return def->type == PVN_PARAM_DURATION && s ? s->factor : 1;
 }
 
-/* A number with a suffix of the row's type. */
+/* Parses a number with a suffix of the row's type. */
 static int parse_scaled(const struct pvn_param_def *def, const char *text, int64_t *value,
                         char *why, size_t why_size)
 {
@@ -151,7 +151,7 @@ static int parse_bool(const char *text, int64_t *value, char *why, size_t why_si
     return say(why, why_size, -EINVAL, "is neither 0 nor 1");
 }
 
-/* The text without blanks at its ends, as text[0 .. returned length). */
+/* Skips blanks at the start of *text, and returns the length without blanks at its end. */
 static size_t trim(const char **text)
 {
     size_t len;

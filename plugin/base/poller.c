@@ -14,9 +14,8 @@
 #include "base/fork.h"
 
 /*
- * `word` is generation << 2 | state. An event carries the generation it was armed with; setting
- * READY is one compare-and-swap from that generation's ARMED, so an event that outlives its watch
- * changes nothing.
+ * `word` is generation << 2 | state. An event carries the generation with which its watch was armed. READY is set by one
+ * compare-and-swap from ARMED of that generation, so an event that outlives its watch changes nothing.
  */
 enum { IDLE = 0, ARMED = 1, READY = 2, STATE_BITS = 2, STATE_MASK = 3 };
 
@@ -27,8 +26,8 @@ struct pvn_watch {
     struct pvn_watch *next_free;
 };
 
-/* Watches live in blocks that are neither moved nor freed while the poller is in use:
- * pvn_poller_poll goes from an event's index to its watch without a lock. */
+/* Watches lie in blocks that are neither moved nor freed while the poller is in use, because pvn_poller_poll_now finds
+ * the watch of an event by its index without a lock. */
 enum { BLOCK = 256, BLOCKS = 4096 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* users, table growth, free list */
@@ -59,7 +58,7 @@ int pvn_poller_get(void)
     return rc;
 }
 
-/* Nobody polls any more: whoever did had a reference. */
+/* Frees all watches. No thread polls any more, because a thread that polls has a reference. */
 static void forget_blocks(void)
 {
     int i;
@@ -149,7 +148,7 @@ static int arm(struct pvn_watch *w, int op)
     uint32_t gen = atomic_load(&w->word) >> STATE_BITS;
     uint32_t armed = gen << STATE_BITS | ARMED;
 
-    /* Before the kernel may report, or the report would be lost. */
+    /* Stored before epoll_ctl, because a report that comes earlier would be lost. */
     atomic_store(&w->word, armed);
     ev.data.u64 = (uint64_t)w->index << 32 | gen;
     if (epoll_ctl(atomic_load(&epfd), op, w->fd, &ev) != 0) {
@@ -212,7 +211,7 @@ const uint32_t *pvn_poller_word(const struct pvn_watch *w, uint32_t *armed)
 {
     *armed =
         atomic_load_explicit(&w->word, memory_order_relaxed) >> STATE_BITS << STATE_BITS | ARMED;
-    return (const uint32_t *)&w->word; /* the reader loads it atomically, too */
+    return (const uint32_t *)&w->word; /* the reader has to load it atomically */
 }
 
 int pvn_poller_poll_now(void)

@@ -22,8 +22,8 @@ uint64_t pvn_random64(void)
             continue;
         if (n < 0 && errno == EINTR)
             continue;
-        /* Early in boot, or under a filter that forbids the call: the number is then only unique on
-         * this host. */
+        /* The call fails early in boot, or under a filter that forbids it. The number is then only unique on this
+         * host, and not secure. */
         v = pvn_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid() << 40 ^
             atomic_fetch_add(&counter, 1);
     }

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers that nobody can guess. */
+/* Cryptographically secure random numbers. */
 #ifndef PVN_BASE_RANDOM_H
 #define PVN_BASE_RANDOM_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* 64 bits for sessions, nonces and cookies. Never 0. Any thread. */
+/* 64 random bits for sessions, nonces and cookies. Never 0. May be called from any thread. */
 uint64_t pvn_random64(void);
 
 #ifdef __cplusplus

@@ -31,7 +31,7 @@ static enum pvn_result from_errno(int e)
     case EBADMSG:
     case EREMOTEIO:
         return PVN_RESULT_REMOTE_ERROR;
-    /* "Call again" must have been handled below the ABI: reaching it is our mistake. */
+    /* EAGAIN must be handled before a result reaches the ABI, so it is a bug here. */
     case EAGAIN:
     case EBADFD:
     case ENOTRECOVERABLE:
@@ -61,7 +61,7 @@ enum pvn_result pvn_result_of(int code, const struct pvn_err *err)
     case PVN_FAULT_UNSET:
         break;
     }
-    /* A positive code is no errno of ours. */
+    /* A positive code is a bug, because all errors are negative. */
     return code < 0 ? from_errno(-code) : PVN_RESULT_INTERNAL_ERROR;
 }
 

@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define NAME_MAX_LEN 48 /* longest name that is compared */
+#define NAME_MAX_LEN 48 /* longer names are not compared */
 
 static bool same_letter(char a, char b)
 {
     return toupper((unsigned char)a) == toupper((unsigned char)b);
 }
 
-/* Optimal string alignment distance: insertions, deletions, replacements, swapped neighbours. */
+/* Optimal string alignment distance: counts insertions, deletions, replacements and swapped neighbours. */
 static int distance_of(const char *a, const char *b)
 {
     int d[NAME_MAX_LEN + 1][NAME_MAX_LEN + 1];
@@ -48,7 +48,7 @@ void pvn_suggest_start(struct pvn_suggest *s, const char *name)
 
     s->name = name;
     s->best = NULL;
-    /* Near enough: a typo or two, or a third of a longer name. */
+    /* Similar enough are up to two typos, or a third of a longer name. */
     s->distance = len < 6 ? 2 : (int)len / 3;
 }
 

@@ -1,25 +1,27 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Threads of the plugin's own, in a process that is not ours. */
+/* The plugin's own threads in an application's process. */
 #ifndef PVN_BASE_THREAD_H
 #define PVN_BASE_THREAD_H
 
 #include <pthread.h>
 #include <stdint.h>
 
-/* Starts a thread with all signals blocked: the host process's handlers stay in its own threads.
- * `name` is what ps and debuggers show, at most 15 characters. 0 or a negative errno. */
+/* Starts a thread with all signals blocked, so that the application's signal handlers run only in its own threads.
+ * `name`, of at most 15 characters, is shown by ps and debuggers. 0 or a negative errno. */
 int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name);
 
-/* A condition whose waits count monotonic time, as no static initializer gives it. Also over one that a fork has left. */
+/* Initialises a condition variable whose waits use monotonic time; a static initialiser cannot do that. May be called in a
+ * forked child for one that the parent used. */
 void pvn_cond_init(pthread_cond_t *cond);
-/* Waits for a signal, for ns nanoseconds at most; may return sooner without one. The caller holds the mutex. */
+/* Waits until the condition is signalled, for at most ns nanoseconds. May return earlier. The caller holds the mutex. */
 void pvn_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ns);
 
-/* Keeps the shared object that holds the plugin mapped while a thread may execute it. Returns what
- * pvn_library_release takes, NULL in a program that has the plugin linked in. */
+/* Takes a reference to the shared object of the plugin, so that it stays mapped while a thread may execute its code.
+ * Returns NULL if the plugin is linked into the program. */
 void *pvn_library_hold(void);
-/* The caller must itself be called from outside of the library. NULL is allowed. */
+/* Drops the reference. Only a thread that was called from outside of the library may do so, because its caller (NCCL) has
+ * a reference of its own. Under a thread of the plugin the code could be unmapped. NULL is allowed. */
 void pvn_library_release(void *held);
 
 #endif

@@ -3,7 +3,7 @@
 #include "config.h"
 #include "base/version.h"
 
-/* In the file itself, so that pvn-topo check finds the version without loading the plugin. */
+/* A marked string in the binary, so that pvn-topo check finds the version without loading the plugin. */
 #define MARK "@(#)nccl-net-pvrdma "
 
 const char *pvn_version(void)
