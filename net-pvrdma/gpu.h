@@ -33,8 +33,8 @@ struct pvn_rdma_gpu_cfg {
     /* The result of the trials on an earlier context of the device, which is also valid for this one. NULL:
      * the trials are made now. */
     const struct pvn_gpumem_cap *known;
-    struct pvn_rdma_ordering
-        *ordering; /* state of the device; outlives this; NULL: never relaxed */
+    /* State of the device; outlives this; NULL: never relaxed */
+    struct pvn_rdma_ordering *ordering;
 };
 
 /* Tries to register memory of the GPU whose context is current on this thread; NCCL has chosen that GPU. A

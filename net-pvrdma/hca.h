@@ -31,10 +31,10 @@ struct pvn_hca {
     char name[IBV_SYSFS_NAME_MAX];
     enum pvn_hca_kind kind;
     char driver[32]; /* "" if sysfs does not name it */
-    char
-        pci_path[256]; /* real path of the PCI function below the sysfs root; "" if there is none */
-    uint64_t guid;     /* node GUID in host byte order */
-    int nports;        /* all ports of the adapter, usable or not */
+    /* Real path of the PCI function below the sysfs root; "" if there is none */
+    char pci_path[256];
+    uint64_t guid; /* node GUID in host byte order */
+    int nports;    /* all ports of the adapter, usable or not */
 
     /* Limits. vmw_pvrdma announces more than its rings hold. A ring has at most 128 pages, i.e. 4096
      * entries of a completion queue, and 4096 requests with one scatter element or 2048 with four
@@ -59,8 +59,8 @@ struct pvn_hca_port {
     uint16_t lid;
     enum ibv_mtu mtu; /* active */
     int speed_mbps;   /* speed of the link; valid only with speed_known */
-    bool
-        speed_known; /* false for a paravirtual port, which reports a constant: its interface is read */
+    /* False for a paravirtual port, which reports a constant: its interface is read */
+    bool speed_known;
     /* Maximum of bytes of one request; IBTA allows 2 GiB. A value of less than a page is ignored, because
      * vmw_pvrdma reports 1024 and accepts any length. */
     uint64_t max_msg;

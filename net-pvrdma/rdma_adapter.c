@@ -49,8 +49,8 @@ struct pvn_rdma_adapter {
 
     /* Protects the following members and the table's entries; not held while a device is opened or closed. */
     pthread_mutex_t lock;
-    struct pvn_rdma_opened
-        *now;          /* NULL: closed. The last lane of an earlier context closes that one */
+    /* NULL: closed. The last lane of an earlier context closes that context. */
+    struct pvn_rdma_opened *now;
     bool opening;      /* a thread is opening the adapter */
     uint64_t again_ns; /* the adapter is not opened again before this time */
 };

@@ -109,9 +109,9 @@ struct pvn_rdma_lane_cfg {
      * than max_chunk. */
     size_t lone_chunk;
     bool large; /* verify the lane with full-size packets as well */
-    bool
-        may_block; /* no message waits for bind, so it may resolve the peer's address several times */
-    int qps;       /* requested, 1 .. PVN_RDMA_MAX_QPS; the smaller value of both ends is used */
+    /* No message waits for bind, so it may resolve the peer's address several times */
+    bool may_block;
+    int qps;          /* requested, 1 .. PVN_RDMA_MAX_QPS; the smaller value of both ends is used */
     size_t max_chunk; /* chunk size in bytes */
     bool software;    /* a processor copies the data: rdma_rxe, or a hypervisor's device */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
@@ -157,8 +157,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
 /* The lane's doorbells and their causes. Only the lane's thread may read them. */
 struct pvn_rdma_lane_stats {
     uint64_t post_send, post_recv; /* calls; each is a doorbell */
-    uint64_t
-        empty_polls; /* calls of poll_cq that found the queue empty; doorbells with costly_poll */
+    /* Calls of poll_cq that found the queue empty; doorbells with costly_poll */
+    uint64_t empty_polls;
     uint64_t polls;  /* all calls of poll_cq */
     uint64_t chunks; /* data chunks posted or seen */
     uint64_t shorts; /* short messages among the chunks */

@@ -49,16 +49,16 @@ struct rdma_rx_state {
     /* Numbers of chains whose completion is taken, is known to have come, or was requested. */
     uint32_t chain_head, chain_known, chain_tail;
     uint32_t turn; /* number of acknowledgement writes */
-    bool
-        idle_queue; /* imm: the last arrivals were short messages, so the queue is polled less often */
+    /* Imm: the last arrivals were short messages, so the queue is polled less often */
+    bool idle_queue;
     bool take_now; /* imm with counts: the next poll also takes the completions of chains */
 };
 
 /* PVN_FLUSH_READ: see rdma_flush.c. */
 struct flush_qp {
     struct ibv_qp *qp; /* NULL: this lane does not flush by RDMA READ */
-    struct ibv_cq
-        *cq; /* a queue of its own, so that it is polled only while a flush is in flight */
+    /* A queue of its own, so that it is polled only while a flush is in flight */
+    struct ibv_cq *cq;
     uint32_t psn;
     unsigned pending; /* READs that have not completed */
     bool proved;      /* a READ has worked */
@@ -115,8 +115,8 @@ struct rdma_lane {
     struct cts_line *cts; /* sender: ring that the peer writes; receiver: staging */
     struct ack_line *ack; /* sender: lines that the peer writes; receiver: staging */
     uint64_t *hello;      /* see MEM_HELLO */
-    struct record
-        *record; /* receiver: rings that the peer writes; sender: staging; RECORD_RING per QP */
+    /* Receiver: rings that the peer writes; sender: staging; RECORD_RING per QP */
+    struct record *record;
     uint64_t *totals; /* imm mode, TOTALS message sizes, both ends */
     uint32_t *counts; /* receiver: see MEM_COUNTS */
 
@@ -124,8 +124,8 @@ struct rdma_lane {
      * the comm; its `joined` lists these lanes, itself first. */
     struct rdma_lane *first, *joined[PVN_MAX_LANES];
     int njoined;
-    struct rdma_path
-        *paths; /* sender: one per queue pair; NULL: only one queue pair, or not used */
+    /* Sender: one per queue pair; NULL: only one queue pair, or not used */
+    struct rdma_path *paths;
 
     struct rdma_tx_state tx;
     struct rdma_rx_state rx;

@@ -21,8 +21,8 @@
 struct rdma_path {
     struct rdma_flight {
         uint64_t posted_ns;
-        uint32_t
-            chunk; /* rqp.posted after this chunk; acknowledged once rqp.acked has reached it */
+        /* rqp.posted after this chunk; acknowledged once rqp.acked has reached it */
+        uint32_t chunk;
         uint32_t bytes;
     } flight[RECORD_RING]; /* chunks in flight: not acknowledged */
     uint32_t head, tail;   /* of flight, free-running */

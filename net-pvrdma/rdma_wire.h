@@ -304,13 +304,13 @@ struct rdma_offer {
     uint8_t window_log2; /* log2 of the sender's limit of unacknowledged chunks per queue pair */
     uint8_t ngids;
     uint8_t modes; /* modes that this end accepts, a bit each */
-    uint8_t
-        pieces_log2; /* log2 of the two-sided mode's receives per queue pair; the sender's credits */
-    bool shorts;     /* this end supports short messages */
+    /* log2 of the two-sided mode's receives per queue pair; the sender's credits */
+    uint8_t pieces_log2;
+    bool shorts; /* this end supports short messages */
     bool ethernet;
     bool software; /* a processor copies the data of this end's device */
-    bool
-        needs_acks; /* this end's completions are expensive to poll for, so the peer acknowledges soon */
+    /* this end's completions are expensive to poll for, so the peer acknowledges soon */
+    bool needs_acks;
     bool counts; /* this end supports the counts of imm mode, see MEM_COUNTS */
     uint16_t lid;
     uint32_t mem_rkey;

@@ -200,8 +200,8 @@ struct pvn_lane_profiler {
 /* The destination of a chunk in memory. */
 struct pvn_place {
     void *dst;
-    const struct pvn_mem_copy
-        *copy; /* copies the chunk to dst; NULL: the processor can write to dst */
+    /* copies the chunk to dst; NULL: the processor can write to dst */
+    const struct pvn_mem_copy *copy;
 };
 
 /*
@@ -367,8 +367,7 @@ struct pvn_lane {
      * know of. The engine clears it when kick has returned 0. */
     bool kick_due;
     uint8_t moves; /* actions due with each post or event: enum pvn_lane_moves, usually none */
-    struct pvn_lane_watch
-        watch; /* filled in by the lane; stays empty in a lane without such words */
+    struct pvn_lane_watch watch; /* filled in by the lane; empty in a lane without such words */
     /* First lane: messages up to this size (bytes) all use this lane; 0: no message does. */
     size_t short_max;
     /* Upper limit of a chunk in bytes, exceeded only where PVN_MAX_CHUNKS forces it; 0: no limit. */
@@ -384,8 +383,8 @@ struct pvn_lane {
      * lane check again. */
     enum pvn_lane_end end;
     struct pvn_err err;
-    bool
-        wrong; /* the lane died of a request that other lanes would refuse as well, not of a loss */
+    /* The lane died of a request that other lanes would refuse as well, not of a loss */
+    bool wrong;
     /* The lane died because memory was not accessible. Either the request was wrong, or an adapter that
      * is being removed has lost the memory. The next lanes show which of the two it was. */
     bool unclear;

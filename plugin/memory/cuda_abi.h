@@ -52,8 +52,8 @@ enum {
     PVN_CU_PTR_BUFFER_ID = 7,
     PVN_CU_PTR_IS_MANAGED = 8,
     PVN_CU_PTR_DEVICE_ORDINAL = 9,
-    PVN_CU_PTR_GDR_CAPABLE =
-        15, /* an older driver may return INVALID_VALUE for this and the next */
+    /* An older driver may return INVALID_VALUE for these two. */
+    PVN_CU_PTR_GDR_CAPABLE = 15,
     PVN_CU_PTR_BLOCK_ID = 20,
 };
 
