@@ -48,7 +48,7 @@ endif
 
 if !SANITIZE
 PVN_TESTS += tests/fail/test_calls
-tests_fail_test_calls_SOURCES = tests/fail/test_calls.cc tests/abi/nccl_side.h
+tests_fail_test_calls_SOURCES = tests/fail/test_calls.cc tests/abi/life.h tests/abi/nccl_side.h
 tests_fail_test_calls_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_calls_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_fail_test_calls_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)

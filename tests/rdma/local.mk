@@ -158,3 +158,10 @@ tests_rdma_test_plugin_ordering_SOURCES = tests/rdma/test_plugin_ordering.cc tes
 tests_rdma_test_plugin_ordering_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_ordering_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_ordering_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
+
+PVN_TESTS += tests/rdma/test_plugin_calls
+tests_rdma_test_plugin_calls_SOURCES = tests/rdma/test_plugin_calls.cc tests/rdma/plugin_route.h tests/abi/life.h \
+    tests/abi/nccl_side.h tests/softverbs/fixture.h
+tests_rdma_test_plugin_calls_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_calls_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_calls_DEPENDENCIES = tests/softverbs/libsoftverbs.la
