@@ -203,7 +203,7 @@ int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
     return isend_in_turn(c, data, size, tag, mr, handle, request);
 }
 
-/* As isend_ready(). */
+/* The checks of isend_ready(), for irecv. */
 __attribute__((noinline)) static int irecv_ready(struct pvn_comm *c, int n, void *const *data,
                                                  const size_t *sizes, void *const *handles)
 {
@@ -380,7 +380,7 @@ int pvn_comm_test(void *request, int *done, int *sizes)
     struct pvn_req *req = request;
     struct pvn_comm *c = pvn_req_owner(req);
 
-    /* Nearly all calls end here, and need no registers but those of their arguments. */
+    /* Nearly all calls end here. They need no registers except those of their arguments. */
     if (is_ours(&c->tests) && !attends(c)) {
         if (eng_is_still(req)) {
             *done = 0;

@@ -83,9 +83,9 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 void pvn_comm_drop_listeners(const void *owner);
 /* In a forked child that initializes the plugin for itself. */
 void pvn_comm_after_fork(void);
-/* Waits, for 1.5 s at most, until the plugin's threads have freed what belonged to closed comms,
- * and have ended if there are no other comms. unmapping: called while the library is being
- * unmapped. */
+/* Waits, for 1.5 s at most, until the plugin's threads have freed the connections and listeners of
+ * closed comms, and have ended if there are no other comms. unmapping: called while the library is
+ * being unmapped. */
 void pvn_comm_finish(bool unmapping);
 
 #endif

@@ -31,7 +31,7 @@ bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code)
         pvn_engine_paused(c->engine))
         return false;
     for (int i = 0; i < c->link.conn->nlanes; i++)
-        if (c->link.conn->lane[i]->ops->is_fallback) /* it uses the same network */
+        if (c->link.conn->lane[i]->ops->is_fallback) /* a fallback lane uses the same network */
             return false;
     return true;
 }

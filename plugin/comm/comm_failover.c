@@ -56,8 +56,8 @@ static bool reaches_gpus(const struct pvn_comm *c)
     return caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF);
 }
 
-/* Makes received data visible in GPU memory, before they count as received. The lanes whose flush
- * would do it are lost, and flushes of other adapters do not cover these data. */
+/* Makes received data visible in GPU memory, before they count as received. The lanes that could
+ * flush them are lost, and a flush of another adapter does not cover these data. */
 static int flush_gpus(struct pvn_comm *c, struct pvn_err *err)
 {
     const struct pvn_mem_copy *gpu = NULL, *last = NULL;
@@ -475,14 +475,15 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
 }
 
-/* Ends the comm if its key file was replaced. Each new connection would be refused, and while the
- * peer is there the comm would try without end. */
+/* Ends the comm if its key file was replaced. Each new connection would be refused, and the comm
+ * would try without limit while the peer is there. */
 static int check_key(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;
     struct pvn_err err = PVN_ERR_INIT;
 
-    /* A connection whose HELLO has come has passed this check (handshake_steps.c), and lasts. */
+    /* A connection that has had its HELLO has passed this check (handshake_steps.c), and stays
+     * valid. */
     if ((f->next && f->next->hello_seen) || !c->link.conn->cfg.key || f->stepped_ns < f->key_ns)
         return 0;
     f->key_ns = f->stepped_ns + PVN_NS_PER_S;
@@ -496,7 +497,8 @@ static int connect_step(struct pvn_comm *c)
     bool slots = c->link.sender || pvn_engine_may_use_slots(c->engine);
     int rc = pvn_link_connect(&c->link, f->refuses || !slots, &err);
 
-    /* The peer's end has received everything and may not be called any more. */
+    /* The HELLO says how many messages the peer has received: it may be all, and nobody may call
+     * its end any more. */
     if (c->link.sender && f->next && f->next->hello_seen && f->next->theirs.received)
         pvn_engine_acknowledge(c->engine, f->next->theirs.received);
     if (rc == -EAGAIN)
@@ -525,7 +527,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
             (double)(now - since_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
 }
 
-/* Puts the new connection into use, with whose lanes the engine has gone on. */
+/* Puts the new connection into use. The engine has already resumed with its lanes. */
 static int take_over(struct pvn_comm *c, bool resumed)
 {
     const struct pvn_link_failover *f = c->link.failover;
@@ -587,7 +589,7 @@ static int attach(struct pvn_comm *c)
     f->refuses = true;
     rc = again(c, &err);
     if (c->link.failover)
-        f->attempts = 0; /* with the other kind on the same path */
+        f->attempts = 0; /* the next attempt takes the other kind, on the same path */
     return rc;
 }
 

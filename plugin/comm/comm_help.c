@@ -33,13 +33,14 @@ static bool has_changed;       /* `changed` is initialized */
 static struct comm_help *all;
 /* Comms that have help, in the list or not yet; the thread runs while there are some. */
 static int users;
-static uintptr_t number; /* of the newest thread; an older one that finds it changed ends */
+/* Number of the newest thread; an older one ends when it sees another number. */
+static uintptr_t number;
 static pthread_t thread;
 static _Atomic uint64_t gave_up_ns; /* when a close last gave up */
 
 /* ---- the thread ---- */
 
-/* True in a failover, or if messages may not have arrived though all requests are done. */
+/* True in a failover, or if all requests are done, but messages have not been acknowledged yet. */
 static bool needs_help(const struct pvn_comm *c)
 {
     return !c->end.failed && (c->link.failover || (pvn_engine_kept(c->engine) > 0 &&

@@ -5,9 +5,9 @@
  *
  * A sender over TCP that outlives its lanes completes a small message when the kernel has it, and
  * keeps a copy until the peer has acknowledged it (engine_keep.c). If the connection is lost
- * meanwhile, the copy has to be sent again. But the caller may not call any more, because all its
- * requests are done. So this thread takes the steps of such a comm when nobody has called it for a
- * while. It runs while there is such a comm.
+ * meanwhile, the copy has to be sent again. But the caller has no reason to call any more, because
+ * all its requests are done. So this thread takes the steps of such a comm when nobody has called
+ * it for a while. It runs while there is such a comm.
  *
  * The caller and the thread use the comm in turn, which costs the data calls of such a comm two
  * atomic operations. A call that finds the thread at work says that it has to be repeated. The
@@ -55,8 +55,8 @@ bool comm_help_new(struct pvn_comm *c);
 /* The comm is up. Caller and thread use it in turn from now on. */
 void comm_help_join(struct pvn_comm *c);
 /* The comm is being closed, and no other thread attends to it any more. Waits until the peer's
- * machine has the messages that are kept, for a few seconds at most, and warns if it has not. Sends
- * nothing for a comm with open requests. */
+ * machine has acknowledged the messages that are kept, a few seconds at most; warns if it has not.
+ * Sends nothing for a comm with open requests. */
 void comm_help_leave(struct pvn_comm *c);
 void comm_help_after_fork(void);
 

@@ -50,8 +50,8 @@ struct dmabuf {
     uint64_t offset;
 };
 
-/* Registers it with one lane. A comm that fell back to TCP may not reach memory that its device has
- * promised to reach. */
+/* Registers memory with one lane. A comm that fell back to TCP may have no access to memory that
+ * its device has promised to reach. */
 static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct dmabuf from,
                          struct pvn_err *err)
 {
@@ -72,7 +72,7 @@ static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct dmabu
     return l->ops->mem_reg(l, &m->mr, from.fd, from.offset, err);
 }
 
-/* Registers it with every lane or with none. */
+/* Registers memory with every lane of the connection, or with none. */
 static int attach(struct pvn_conn *conn, struct pvn_comm_mr *m, struct dmabuf from,
                   struct pvn_err *err)
 {
@@ -210,9 +210,9 @@ static void free_mr(struct pvn_comm_mr *m)
 /* How long deregMr waits for sends that still read the memory. */
 #define READ_NS (100 * PVN_NS_PER_MS)
 
-/* Waits until no send reads this memory, because an adapter that reads memory whose registration is
- * gone ends the queue pair. Only the comm's own thread can advance its requests. Other threads give
- * back memory that no request uses. */
+/* Waits until no send reads this memory: if an adapter reads memory after its registration is gone,
+ * the queue pair ends. Only the comm's own thread can advance its requests. Other threads give back
+ * memory that no request uses. */
 static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
 {
     uint64_t until = pvn_now_ns() + READ_NS;

@@ -29,13 +29,15 @@ struct comm_pending {
 
 /* Makes an entry, without a connection, that is not in the table yet. NULL with *err. */
 struct comm_pending *comm_pending_new(const void *owner, struct pvn_err *err);
-/* Takes the entry for this thread. NULL with *busy: another thread has it; without: there is none. */
+/* Takes the entry for this thread. NULL: another thread has it (*busy is true), or there is
+ * none. */
 struct comm_pending *comm_pending_take(uint64_t cookie, bool *busy);
 /* Puts a new entry into the table, or one back that was taken. */
 void comm_pending_put(struct comm_pending *p);
 /* Removes and frees an entry that is new or was taken; its connection stays the caller's. */
 void comm_pending_free(struct comm_pending *p);
-/* Closes the connections of this owner, NULL: all, and frees their entries, but for those that a thread has taken. */
+/* Closes the connections of this owner (NULL: of all) and frees their entries, except those that a
+ * thread has taken. */
 void comm_pending_drop(const void *owner);
 /* In a forked child: forgets the parent's entries without touching them. */
 void comm_pending_after_fork(void);

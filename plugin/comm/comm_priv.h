@@ -97,7 +97,8 @@ struct pvn_comm {
     /* Set before the first data call. NULL: only the caller uses the comm. */
     struct comm_help *help;
     /* The thread of the data calls, as comm_thread.c numbers threads; 0: not known. Every thread
-     * may read this. Only the thread whose number it is reads more of the comm without a lock. */
+     * may read this. A thread that finds its own number here may read more of the comm without a
+     * lock. */
     _Atomic uint64_t thread;
     uint64_t attended_ns; /* when the control connection was last polled */
     struct comm_memory mem;
@@ -181,7 +182,7 @@ void comm_mr_detach_next(struct pvn_comm *c);
 void comm_mr_revoke(const struct pvn_comm *c, const struct pvn_comm_mr *m);
 void comm_mr_free_all(struct pvn_comm *c);
 
-/* comm_workers.c. show: a comm has joined those of comm_live.c, so pvn-answer runs. join: a comm
+/* comm_workers.c. show: a comm has joined the list of comm_live.c, so pvn-answer runs. join: a comm
  * has failover; true if both threads run, until it leaves. finish: waits, 1.5 s at most, for the
  * threads to end if no comm needs them. lingering: waits for the answers to peers of closed comms,
  * too. unmapping: the library is already being unmapped. */
@@ -229,7 +230,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now);
 /* Checks that the peer's machine still answers on the control connection; with each look for
  * stalls. */
 void comm_look_at_path(struct pvn_comm *c);
-/* Handles what has come on the control connection. */
+/* Handles frames, errors and the end of the control connection. */
 void comm_look_at_peer(struct pvn_comm *c);
 /* Like comm_look_at_peer, whatever the poller has reported. */
 void comm_listen_to_peer(struct pvn_comm *c);

@@ -3,13 +3,13 @@
 /*
  * The two threads that serve all comms, whether or not anybody calls them. pvn-failback makes the
  * connections with which links return to better lanes (link_back.h). pvn-answer answers peers that
- * connect again (there, too), keeps control connections (link_keep.h), shows how far comms have
+ * connect again (link_back.h), keeps control connections (link_keep.h), shows how far comms have
  * come (comm_live.c), and closes connections that come in at the sockets that prove that this
  * process exists (presence.h).
  *
  * Both run while there is a comm with failover, and pvn-answer also while a comm has a row of the
- * statistics. They end only after they have done what closed comms have left. pvn-failback may free
- * what belongs to a closed comm, so it holds the plugin.
+ * statistics. They end only after the attempts that closed comms left have ended. pvn-failback may
+ * free a connection of a closed comm, so it holds the plugin.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -20,7 +20,7 @@
 #include "connect/link_back.h"
 #include "connect/presence.h"
 
-/* How long the end of the process waits for the threads. What closed comms have left takes a
+/* How long the end of the process waits for the threads. Attempts of closed comms linger for a
  * second. */
 #define FINISH_NS (PVN_NS_PER_S + PVN_NS_PER_S / 2)
 

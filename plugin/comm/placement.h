@@ -17,7 +17,8 @@
  */
 int pvn_placement_arrange(struct pvn_device *d, int n, struct pvn_err *err);
 
-/* At INFO: what arranging took, what it could not do, and one line per GPU. Forgets the machine. */
+/* Logs at INFO what arranging cost, which devices NCCL cannot place, and one line per GPU. Then
+ * forgets the machine. */
 void pvn_placement_log(void);
 void pvn_placement_forget(void);
 

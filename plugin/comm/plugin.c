@@ -23,7 +23,8 @@
 #include "base/version.h"
 
 /* Runs at dlclose or at the end of the process. The logger may be gone already. For versions
- * without finalize it also closes what NCCL left open when it aborted while connecting. */
+ * without finalize it also closes the listeners and connections that NCCL left open when it aborted
+ * while connecting. */
 __attribute__((destructor)) static void unmap(void)
 {
     if (pvn_forked())
@@ -197,7 +198,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     *at = ctx->next;
     plugin_state.held++; /* this call itself, so that nothing is unloaded meanwhile */
     pthread_mutex_unlock(&plugin_state.lock);
-    pvn_comm_drop_listeners(ctx); /* which release what they held */
+    pvn_comm_drop_listeners(ctx); /* each releases its hold of the plugin */
     pvn_comm_finish(false);       /* likewise */
     /* Without the lock, because closing a connection's lanes may block in an adapter. */
     comm_pending_drop(ctx);

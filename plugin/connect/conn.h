@@ -63,7 +63,7 @@ struct pvn_conn_cfg {
     uint64_t nonce;            /* connector: 0, because each attempt makes a new one */
     const struct pvn_key *key; /* both ends prove it; NULL: none. Outlives the conn */
     bool peer_has_key;         /* connector: as the listener's handle says */
-    int traffic_class;         /* requested by the communicator at this end, -1: not */
+    int traffic_class;         /* requested by the communicator at this end, -1: none */
     bool lazy;                 /* PVN_FEATURE_LAZY */
     bool shared;               /* PVN_FEATURE_SHARED; the same for all connections of a comm */
     uint64_t resumes;          /* connector: see struct pvn_hello */
@@ -205,12 +205,12 @@ int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t 
                     struct pvn_err *err);
 
 /* For a connection that is only made to become a control connection. confirm: the connector has the
- * acceptor's HELLO and says so. is_confirmed: the acceptor has heard that; it does not use the
- * connection before. */
+ * acceptor's HELLO, and sends a BEAT to say so. is_confirmed: the acceptor has that BEAT; it does
+ * not use the connection before. */
 void pvn_conn_confirm(struct pvn_conn *c);
 bool pvn_conn_is_confirmed(struct pvn_conn *c);
-/* While UP: the control connection of `from`, which was made for that, becomes that of c. The
- * caller closes the rest of `from`. */
+/* While UP: c gets the control connection of `from`, which was made for that. The caller closes the
+ * rest of `from`. */
 void pvn_conn_replace_control(struct pvn_conn *c, struct pvn_conn *from);
 
 /* In any state: sends a GOODBYE with the number of messages in `received`, because this end has
@@ -232,7 +232,7 @@ int pvn_conn_path(struct pvn_conn *c, struct pvn_err *err);
 /* True if an ASK was sent, and the peer's kernel has acknowledged all that was sent. */
 bool pvn_conn_answers(const struct pvn_conn *c);
 
-/* True if expect would find something to read, the peer's end of stream included. */
+/* True if expect would find a frame or a part of one, an error, or the peer's end of stream. */
 bool pvn_conn_has_input(const struct pvn_conn *c);
 
 const char *pvn_conn_state_name(enum pvn_conn_state s);

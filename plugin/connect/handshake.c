@@ -413,8 +413,8 @@ int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err)
     return pvn_conn_listen(c, err);
 }
 
-/* True if nobody at the peer waits for what was sent, even if no call of this end has met an error
- * yet. */
+/* True if the peer does not wait for our data any more, even if no call of this end has met an
+ * error yet. */
 static bool peer_is_gone(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;

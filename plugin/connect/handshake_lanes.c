@@ -426,7 +426,7 @@ static int lane_failed(struct pvn_conn *c, int k, int code)
 /* True if a lane has to wait until the peer has sent its first request. A queue pair's first
  * request that is sent before the peer's queue pair is connected is retransmitted only after a
  * timeout of seconds. The connector goes first, because it knows that the acceptor has bound its
- * lanes; the acceptor cannot know that of the connector. */
+ * lanes. The acceptor does not know when the connector has bound its own. */
 static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
 {
     return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;

@@ -11,7 +11,7 @@
 #include "base/param.h"
 #include "connect/link_failover.h"
 
-enum { REFUSED, OFFSET }; /* a missing entry is 0: the event may not come */
+enum { REFUSED, OFFSET }; /* a missing entry is 0: the event is not allowed */
 #define TO(s)   (PVN_LINK_##s + OFFSET)
 #define KNOB(f) (offsetof(struct pvn_params, f) + OFFSET)
 

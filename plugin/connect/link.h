@@ -3,11 +3,11 @@
 /*
  * The link that connects a comm with its peer, from the set-up of its first connection through
  * failovers and failbacks to its end. It consists of the connection in use, the paths on which the
- * peer can be reached again, and one state machine, whose table (link.c) says which event may come
- * in which state. A connection (conn.h) has states of its own while it is set up; a link outlives
- * its connections.
+ * peer can be reached again, and one state machine, whose table (link.c) says which event is
+ * allowed in which state. A connection (conn.h) has states of its own while it is set up; a link
+ * outlives its connections.
  *
- * Threads: the thread that has the comm, which is that of its data calls, or pvn-help in its place
+ * Threads: the thread that has the comm: that of its data calls, or pvn-help in its place
  * (ARCHITECTURE). Other threads read sender, id and keeper, which do not change meanwhile, and the
  * fields that paths.h names.
  */
@@ -100,13 +100,13 @@ struct pvn_link {
 
 /*
  * Enters the state that follows this event. since_ns does not change if the state stays the same.
- * False: the event may not come in this state, which does not change; that is a fault of the
+ * False: the event is not allowed in this state, which does not change; that is a fault of the
  * caller.
  */
 bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now);
 
-/* Like pvn_link_on, with the present time and a line in the log: a warning if the event may not
- * come. */
+/* Like pvn_link_on, with the present time and a line in the log: a warning if the event is not
+ * allowed. */
 void pvn_link_note(struct pvn_link *l, enum pvn_link_event event);
 
 /* ns that the present state may last while nothing shows that the peer goes on, from the table;

@@ -28,7 +28,8 @@ enum { ATTEMPTS_LOGGED = 4 };
 #define IDLE_NS   (50 * PVN_NS_PER_MS)
 #define WATCH_NS  (200 * PVN_NS_PER_MS)
 #define LINGER_NS PVN_NS_PER_S
-/* A link whose open sends have not ended in DRAINS is UP for this long before it tries again. */
+/* If the open sends have not ended in DRAINS, the link is UP for this long before it drains
+ * again. */
 #define DRAIN_PAUSE_NS PVN_NS_PER_S
 
 enum back_state { TRIES, READY, TAKEN, LINGERS, STOPPED };

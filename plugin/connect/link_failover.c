@@ -43,8 +43,8 @@ struct pvn_conn *pvn_link_take_over(struct pvn_link *l, uint64_t messages)
     l->paths.messages = messages;
     forget(l);
     pvn_conn_replace(l->conn, old);
-    /* This error is the old control connection's. The next failover would take it for that of the
-     * one in use. */
+    /* This error came from the old control connection. The next failover would take it for one of
+     * the connection in use. */
     pvn_err_clear(&l->ctrl_err);
     pvn_link_keep_watch(l);
     return old;

@@ -7,12 +7,12 @@
  * hours, adopts the new one at its next call. Until then the new one shows the peer that this
  * process is there, so that no time limit of a failover runs out.
  *
- * Each attempt takes the next path (paths.h), as a failover does. The new connection names the one
- * whose control connection it replaces by its nonce. So if it comes too late, after a failover has
- * replaced the lanes as well, it finds nothing to replace.
+ * Each attempt takes the next path (paths.h), as a failover does. By a nonce, the new connection
+ * names the connection whose control connection it replaces. So if it comes too late, after a
+ * failover has replaced the lanes as well, it finds nothing to replace.
  *
- * A process that is stopped as a whole answers no HELLO. But its machine acknowledges what this end
- * has sent.
+ * A process that is stopped as a whole answers no HELLO. But its machine acknowledges the bytes
+ * that this end has sent.
  *
  * Threads: step: the answering thread. The others: as link.h.
  */

@@ -88,12 +88,12 @@ struct pvn_conn *pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool 
  * calls pvn_listener_leave before it uses or closes it. `conn` may be NULL: no connection is taken
  * then.
  *
- * True if a connection has come that is to replace the one in use: the peer has lost that. Does
+ * True if a connection has come that replaces the one in use, because the peer has lost that. Does
  * nothing while another thread steps a connection of this listener. */
 bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
 
-/* Returns the newest connection that is to become the control connection of the connection with
- * this nonce. It is the caller's. NULL: there is none. */
+/* Returns the newest connection that the peer made to replace the control connection of the
+ * connection with this nonce. The caller owns it. NULL: there is none. */
 struct pvn_conn *pvn_listener_control(struct pvn_listener *l, uint64_t nonce);
 
 /* Comm `id` has been closed. Connections that would replace its lanes are answered with a HELLO and

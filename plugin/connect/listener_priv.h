@@ -31,7 +31,7 @@ struct member {
     struct member *next;
     struct pvn_conn *conn;
     bool given;
-    /* When the comm that it is for last looked for it, at first when it came in. Moved on while
+    /* When the comm that it is for last looked for it, at first when it came in; plus time in which
      * nobody could look. */
     uint64_t expected_ns;
 };
@@ -51,8 +51,8 @@ struct pvn_listener {
     int nroom;
     struct member *members; /* oldest first */
     struct pvn_conn *aside; /* closed without the lock, because closing lanes may block */
-    /* When accept was first called since its last success, moved on while nobody called; 0: it was
-     * not. */
+    /* When accept was first called since its last success, plus time in which nobody called; 0: it
+     * was not. */
     uint64_t waiting_ns;
     uint64_t called_ns;
     int no_files; /* negative errno of the last accept that lacked files or memory, 0: none */

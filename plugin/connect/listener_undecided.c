@@ -69,11 +69,12 @@ static void close_unproved(struct pvn_listener *l)
     listener_set_aside(l, oldest, NULL);
 }
 
-/* Makes a member of a control connection: the beginning of a comm. Takes u->fd over.
+/* Makes a member of a control connection, which begins a comm. Takes u->fd over.
  *
- * u->at says by which socket it came (listen_sockets.h). Those of the ports come first, then those of further
- * addresses of the first port: the conn has all ports, and listens, on the first one, at the address that the peer
- * used. The rest are on other interfaces: the conn has that device alone. */
+ * u->at is the index of the listening socket (listen_sockets.h). A connection to a port's socket,
+ * or to a further address of the first port, gets all ports of the device; on the first port it
+ * listens at the address that the peer used. A connection to a socket on another interface gets
+ * that device alone. */
 static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64_t nonce)
 {
     struct pvn_conn_cfg cfg = {.sender = false,
@@ -163,7 +164,8 @@ static void say_why_not(const struct undecided *u, const char *why)
         pvn_trace(PVN_NET, "the reason could not be sent: errno %d", errno);
 }
 
-/* Gives the descriptor of a connection with a valid preamble, which has left the room, to its owner, or closes it. */
+/* Gives the descriptor of a connection with a valid preamble to its owner, or closes it. The
+ * connection has left the room. */
 static void assign_connection(struct pvn_listener *l, const struct undecided *u,
                               const struct pvn_preamble *p)
 {
@@ -229,7 +231,8 @@ static bool end_refused(struct pvn_listener *l, int i, uint64_t now)
     return true;
 }
 
-/* Reads what has come of the preamble and acts on it. True if entry i has left the room. */
+/* Reads the bytes of the preamble that have come, and acts on them. True if entry i has left the
+ * room. */
 static bool read_preamble(struct pvn_listener *l, int i, uint64_t now)
 {
     struct undecided *u = &l->room[i];

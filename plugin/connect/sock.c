@@ -244,9 +244,8 @@ void pvn_sock_close(int fd)
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     int unread = 0;
 
-    /* Does what close() of the last descriptor would do: send a reset if there are unread bytes.
-     * The kernel refuses to disconnect a socket that it seals (EOPNOTSUPP), which is shut down
-     * instead. */
+    /* A reset if there are unread bytes, as close() of the last descriptor would send. The kernel
+     * refuses to disconnect a socket that it seals (EOPNOTSUPP), which is shut down instead. */
     if (ioctl(fd, FIONREAD, &unread) != 0 || unread <= 0 ||
         connect(fd, &nobody, sizeof(nobody)) != 0)
         shutdown(fd, SHUT_RDWR);

@@ -104,7 +104,7 @@ enum {
     PVN_HANDLE_BYTES =
         64, /* NCCL_NET_HANDLE_MAXSIZE of the oldest supported release (nccl/types.h) */
     PVN_PREAMBLE_BYTES = 32,
-    PVN_TOKEN_BYTES = 16, /* behind the preamble where there is a key */
+    PVN_TOKEN_BYTES = 16, /* after the preamble, with a key */
     PVN_PREAMBLE_MOST = PVN_PREAMBLE_BYTES + PVN_TOKEN_BYTES,
     PVN_SECRET_BYTES = 32, /* known to both ends and to nobody else */
     PVN_FRAME_HEADER_BYTES = 8,
@@ -225,7 +225,7 @@ enum {
     PVN_FEATURE_ALIVE = 1 << 2,
     /* Only with FAILOVER: a connection may be set up beside the one in use, and the comm switch to it. */
     PVN_FEATURE_FAILBACK = 1 << 3,
-    /* On a connection that resumes a comm: it is set up beside the one in use. */
+    /* On a connection that resumes a comm: it is set up beside the connection in use. */
     PVN_FEATURE_BESIDE = 1 << 4,
     /* On a connection that resumes a comm: it takes another path than the comm's first one, which
      * is preferred once it works again. */
@@ -238,8 +238,8 @@ enum {
     /* Only with FAILOVER: this end can replace the control connection of a comm and keep the
      * lanes. */
     PVN_FEATURE_KEEPS = 1 << 8,
-    /* On a connection that replaces only the control connection of the connection whose nonce is
-     * `resumes`. */
+    /* This connection replaces the control connection, and nothing else, of the connection with the
+     * nonce `resumes`. */
     PVN_FEATURE_CONTROL = 1 << 9,
     /* This end can verify lanes that are made beside those in use with full-size packets, see
      * pvn_lane_args. */
@@ -278,7 +278,7 @@ struct pvn_lane_offer {
      * the others a number after these. Acceptor: the number of the connector's lane that this one
      * is paired with. */
     uint8_t index;
-    int16_t rail;            /* that of its device; -1: not known */
+    int16_t rail;            /* rail of its device; -1: not known */
     char kind[PVN_NAME_MAX]; /* lane->ops->name */
     char name[PVN_NAME_MAX]; /* interface or port, for messages */
     uint16_t len;

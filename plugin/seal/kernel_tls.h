@@ -40,8 +40,8 @@ int pvn_kernel_tls_set_key(int fd, bool out, const uint8_t secret[PVN_KERNEL_TLS
 int pvn_kernel_tls_next_secret(uint8_t secret[PVN_KERNEL_TLS_SECRET]);
 
 /* One record of a type other than data. send returns its number of bytes: it sends all or none.
- * recv takes the record at the head of what has come, which recv(2) refuses with EIO, and sets
- * *type. Otherwise both return a negative errno; -EAGAIN: not now. */
+ * recv takes the next received record, which recv(2) refuses with EIO, and sets *type. Otherwise
+ * both return a negative errno; -EAGAIN: not now. */
 ssize_t pvn_kernel_tls_send_record(int fd, uint8_t type, const void *buf, size_t len);
 ssize_t pvn_kernel_tls_recv_record(int fd, uint8_t *type, void *buf, size_t len);
 

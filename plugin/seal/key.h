@@ -40,7 +40,7 @@ int pvn_key_make(const char *path, struct pvn_err *err);
 int pvn_key_derive(const struct pvn_key *key, const char *label, uint64_t session, uint64_t nonce,
                    uint8_t *out, size_t len, struct pvn_err *err);
 /* Describes a key by facts that are no secret, so that a person can compare two: "64 bytes, label
- * 1a2b3c4d". Returns buf, always terminated. Needs what pvn_key_derive needs. */
+ * 1a2b3c4d". Returns buf, always terminated. pvn_ssl_load has succeeded. Any thread. */
 const char *pvn_key_describe(const struct pvn_key *key, char buf[PVN_KEY_TEXT]);
 /* Like pvn_key_derive, from secret[secret_len] instead of a key, and with any salt. */
 int pvn_key_expand(const uint8_t *secret, size_t secret_len, const char *label, const uint8_t *salt,

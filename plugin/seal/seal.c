@@ -496,8 +496,8 @@ int pvn_seal_handshake(struct pvn_seal *seal, struct pvn_err *err)
     return rc;
 }
 
-/* Returns the result of a send or recv that failed. An alert was sent by the other end, sealed: it
- * has received bytes that end the stream. */
+/* Returns the result of a send or recv that failed. An alert comes sealed from the other end, which
+ * has found our bytes damaged: it ends the stream as a reset does. */
 static ssize_t failed(struct pvn_seal *seal, int ret)
 {
     unsigned long reason;

@@ -67,8 +67,8 @@ void pvn_seal_free(struct pvn_seal *s);
 int pvn_seal_handshake(struct pvn_seal *s, struct pvn_err *err);
 
 /* Like send and recv with MSG_DONTWAIT, but they return a negative errno: bytes; 0 (recv: end of
- * stream); -EAGAIN; -EBADMSG: the bytes are not those that the other end sent; -ECONNRESET: also if
- * the other end found that of ours; or the socket's error. A send that returned -EAGAIN has to be
+ * stream); -EAGAIN; -EBADMSG: the received bytes are damaged or forged; -ECONNRESET: also if the
+ * other end found our bytes so; or the socket's error. A send that returned -EAGAIN has to be
  * repeated with the same bytes, to which more may be appended. Only after the handshake. */
 ssize_t pvn_seal_send(struct pvn_seal *s, const void *buf, size_t len);
 ssize_t pvn_seal_recv(struct pvn_seal *s, void *buf, size_t len);

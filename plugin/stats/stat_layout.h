@@ -95,7 +95,7 @@ struct pvn_stat_counts {
     uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: not stuck */
     uint64_t open;       /* open requests; row.live has later values of this and the next two */
     uint64_t msgs;       /* completed */
-    uint64_t bytes;      /* of those */
+    uint64_t bytes;      /* bytes of these messages */
     uint64_t chunks;     /* posted (sender) or arrived (receiver) */
     uint64_t unexpected; /* messages that came before a receive with their tag */
     uint64_t lane_full;  /* posts that a lane had no room for */

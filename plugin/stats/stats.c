@@ -47,7 +47,7 @@ struct pvn_stat {
     struct pvn_stat_row *row;
 };
 
-/* Protected by the lock, except what the owner of a row writes to it. */
+/* Protected by the lock, except the contents of a row, which its owner writes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct pvn_stat_head *head; /* NULL: no file */

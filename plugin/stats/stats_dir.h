@@ -38,7 +38,7 @@ void pvn_stats_dir_name(const char *param, uid_t uid, char *out, size_t cap);
  */
 int pvn_stats_dir_open(const char *path, struct pvn_err *err);
 
-/* Fills in who this process is. 0, or a negative errno if there is no /proc. */
+/* Fills in the identity of this process. 0, or a negative errno if there is no /proc. */
 int pvn_stats_ident_self(struct pvn_stat_ident *id);
 /* The inode of this process's network namespace; 0: not known. */
 uint32_t pvn_stats_net_ns(void);

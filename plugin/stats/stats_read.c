@@ -81,8 +81,8 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Takes what has been counted since the row was published, at a time that is not known. The live
- * counters are the older ones if nobody has copied them since. */
+/* Adds the counts since the row was published. They changed after that, at an unknown time. The
+ * live counters are the older ones if nobody has copied them since. */
 static void take_live(struct pvn_stat_row *r)
 {
     const struct pvn_live *live = &r->live;
