@@ -141,7 +141,8 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     return 0;
 }
 
-static bool loses_without_end(struct pvn_comm *c)
+/* Counts a loss of the lanes. True if too many came in a row, with no message in between. */
+static bool count_loss(struct pvn_comm *c)
 {
     struct pvn_paths *p = &c->link.paths;
     uint64_t messages = pvn_engine_delivered(c->engine);
@@ -194,7 +195,7 @@ static int note_loss(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
 
-    if (loses_without_end(c)) {
+    if (count_loss(c)) {
         pvn_err_add(&err, "the lanes were lost %d times, and no message was delivered meanwhile",
                     LOSSES_MAX);
         return comm_fail(c, &err);
@@ -451,7 +452,7 @@ static int check_deadline(struct pvn_comm *c)
 }
 
 /* The connection that was to take over is lost as well. */
-static int again(struct pvn_comm *c, const struct pvn_err *why)
+static int next_failed(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_link_failover *f = c->link.failover;
     bool refused = c->link.sender && pvn_link_is_refused(&c->link, why);
@@ -504,7 +505,7 @@ static int connect_step(struct pvn_comm *c)
     if (rc == -EAGAIN)
         return check_key(c) ? c->end.err.code : rc;
     if (rc)
-        return again(c, &err);
+        return next_failed(c, &err);
     pvn_link_note(&c->link, PVN_LINK_CONNECTED);
     f->exchanged = true;
     return 0;
@@ -587,7 +588,7 @@ static int attach(struct pvn_comm *c)
         "tried",
         f->next->where, c->link.sender ? "to" : "from", f->next->who, err.reason[0]);
     f->refuses = true;
-    rc = again(c, &err);
+    rc = next_failed(c, &err);
     if (c->link.failover)
         f->attempts = 0; /* the next attempt takes the other kind, on the same path */
     return rc;
@@ -609,7 +610,7 @@ static int exchange_sender(struct pvn_comm *c)
     if (rc == -EREMOTEIO)
         return give_up(c, &err, "failover");
     if (rc < 0 || pvn_report_decode(in, len, &report, &err) != 0)
-        return again(c, &err);
+        return next_failed(c, &err);
     bool resumed =
         pvn_engine_resume_sender(c->engine, f->next->lane, f->next->nlanes, &report, &answer) == 0;
     if (resumed)
@@ -646,7 +647,7 @@ static int exchange_receiver(struct pvn_comm *c)
             pvn_err_set(&err, -EOPNOTSUPP,
                         "unexpected messages wait for their receives, and only TCP can carry "
                         "such a comm on");
-            return again(c, &err);
+            return next_failed(c, &err);
         }
         pvn_engine_make_report(c->engine, &report);
         rc = pvn_conn_send(f->next, PVN_FRAME_REPORT, body,
@@ -660,7 +661,7 @@ static int exchange_receiver(struct pvn_comm *c)
     if (rc == -EREMOTEIO)
         return give_up(c, &err, "failover");
     if (rc < 0 || pvn_answer_decode(in, len, &answer, &err) != 0)
-        return again(c, &err);
+        return next_failed(c, &err);
     return take_over(
         c, pvn_engine_resume_receiver(c->engine, f->next->lane, f->next->nlanes, &answer) == 0);
 }
