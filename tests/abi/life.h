@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A comm from listen to close, for tests of what fails on the way.
+// A comm from listen to close, for tests in which something fails meanwhile.
 #ifndef TESTS_ABI_LIFE_H
 #define TESTS_ABI_LIFE_H
 

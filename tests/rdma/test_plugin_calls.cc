@@ -51,8 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Of, PluginCalls,
                                     (std::get<1>(i.param) ? "WithFailover" : "");
                          });
 
-// What fails before the comm is up costs it its lane at most: there is TCP. With failover that is so later, too, but
-// where NCCL asks for a registration and would learn of its loss in no other way.
+// A fault before the comm is up costs it its RDMA lane at most, because there is TCP. With failover so does a later one. Only
+// NCCL's own registration is refused, because the refusal is NCCL's answer.
 TEST_P(PluginCalls, EachFailsOnce)
 {
     int fired = 0, failed = 0;
