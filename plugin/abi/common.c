@@ -31,7 +31,7 @@ __attribute__((noinline, cold)) static ncclResult_t result(int rc, const struct 
     return (ncclResult_t)pvn_result_of(rc, err);
 }
 
-/* A call that cannot be right, whatever the state. */
+/* Refuses a call whose arguments are wrong in any state. */
 __attribute__((noinline, cold)) static ncclResult_t wrong(const char *call, const char *what)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -112,7 +112,7 @@ ncclResult_t abi_make_vdevice(int *d, const int *devs, int ndevs, int max)
     if (rc == 0)
         rc = pvn_device_join(devs, ndevs, max, d, &err);
     if (rc == -EOPNOTSUPP) {
-        /* No reason to warn: NCCL tries what it likes and takes the answer. */
+        /* No warning, because NCCL tries combinations and accepts a refusal. */
         pvn_err_format(&err, text, sizeof(text));
         pvn_info(PVN_INIT | PVN_NET, "%s", text);
         return result(rc, &err);
@@ -166,7 +166,7 @@ ncclResult_t accept_v5(void *listenComm, void **recvComm)
     return result(rc, &err);
 }
 
-/* Between two looks of a blocking call: short at first, for the peer is usually there. */
+/* Pauses between two attempts of a blocking call. The first pauses are short, because the peer is usually there. */
 static void pause_a_little(unsigned *turn)
 {
     unsigned us = 10u << (*turn < 6 ? *turn : 6);
@@ -270,7 +270,7 @@ ncclResult_t finalize_v11(void *ctx)
     return result(rc, &err);
 }
 
-/* Closing NULL is allowed: NCCL does it for comms that were never made. */
+/* NULL is allowed, because NCCL closes comms that were never created. */
 ncclResult_t closeSend_v4(void *sendComm)
 {
     return !sendComm || pvn_comm_close(sendComm) == 0 ? ncclSuccess
@@ -332,7 +332,7 @@ ncclResult_t deregMr_v4(void *comm, void *mhandle)
 
 /* ---- data ---- */
 
-/* The other versions call this one: as a copy in each of them it would only be more code. */
+/* A function of its own, because the other versions call it and a copy in each of them would only be more code. */
 __attribute__((noinline)) ncclResult_t isend_v10(void *sendComm, void *data, size_t size, int tag,
                                                  void *mhandle, void *phandle, void **request)
 {
@@ -359,10 +359,9 @@ ncclResult_t isend_v4(void *sendComm, void *data, int size, void *mhandle, void 
     return isend_v5(sendComm, data, size, 0, mhandle, request);
 }
 
-/* *request may hold NCCL_NET_OPTIONAL_RECV_COMPLETION on entry (v9 on). NCCL then looks at flags
- * inside the data and only needs the request to end some time; with sockets nothing is saved by
- * ending it before the bytes are there, and NCCL's own transports do not either, so such a receive
- * is like any other. */
+/* Since v9 *request may be NCCL_NET_OPTIONAL_RECV_COMPLETION on entry. NCCL then polls flags inside the data, and the
+ * request may complete at any time. The plugin treats such a receive like any other. With sockets an earlier completion
+ * would save nothing, and NCCL's own transports do not complete it earlier either. */
 __attribute__((noinline)) ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes,
                                                  int *tags, void **mhandles, void **phandles,
                                                  void **request)
@@ -379,7 +378,7 @@ ncclResult_t irecv_v9(void *recvComm, int n, void **data, size_t *sizes, int *ta
     return irecv_v10(recvComm, n, data, sizes, tags, mhandles, NULL, request);
 }
 
-/* The int sizes of n buffers as size_t. False: a wrong count or a negative size. */
+/* Converts the sizes of n buffers to size_t. False for a wrong count or a negative size. */
 static bool widen(int n, const int *sizes, size_t *out)
 {
     int i;

@@ -1,12 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that the adapters of several versions of the interface share. A function is named after the oldest version
- * whose shape it fits, so a new version of the interface costs a table and the functions that
- * changed.
+ * Functions that the adapters of several versions of the interface share. A function has the name of the oldest version
+ * whose parameters it has. So a new version of the interface needs a table and only the functions that have changed.
  *
- * The adapters translate argument shapes and results, nothing else: what a call does is in
- * comm/comm.h.
+ * The adapters only convert arguments and results. comm/comm.h has what the calls do.
  */
 #ifndef PVN_ABI_COMMON_H
 #define PVN_ABI_COMMON_H
@@ -14,21 +12,20 @@
 #include "connect/transport.h"
 #include "nccl/types.h"
 
-/* init of every version; ctx is NULL for those without contexts, the profiler's callback below
- * v10. */
+/* init of all versions. ctx is NULL for versions without contexts, profiler is NULL below v10. */
 ncclResult_t abi_init(int abi, void **ctx, uint64_t comm_id, int traffic_class,
                       ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 ncclResult_t abi_devices(int *ndev);
-/* NULL after an error was logged; *rc is then the call's result. */
+/* The device with this number. On failure logs the error and returns NULL; *rc is then the call's result. */
 const struct pvn_device *abi_device(int dev, ncclResult_t *rc);
-/* NULL for a device without a PCI function, as NCCL expects it. */
+/* The PCI path; NULL for a device without a PCI function, as NCCL expects. */
 char *abi_pci_path(const struct pvn_device *d);
-/* Largest message of v9 on. */
+/* Largest message since v9. */
 #define ABI_MAX_BYTES ((size_t)NCCL_MAX_NET_SIZE_BYTES / 2)
 ncclResult_t abi_make_vdevice(int *d, const int *devs, int ndevs, int max);
 
-/* v4: connect and accept block until the peer is known, transfers do
- * the rest. One buffer, no tags. */
+/* v4: connect and accept block only until the peer is known; set-up continues in later calls. One buffer per receive,
+ * no tags. */
 ncclResult_t listen_v4(int dev, void *handle, void **listenComm);
 ncclResult_t connect_v4(int dev, void *handle, void **sendComm);
 ncclResult_t accept_v4(void *listenComm, void **recvComm);
@@ -42,7 +39,7 @@ ncclResult_t closeSend_v4(void *sendComm);
 ncclResult_t closeRecv_v4(void *recvComm);
 ncclResult_t closeListen_v4(void *listenComm);
 
-/* v5: nothing blocks; grouped receives with tags. */
+/* v5: no call blocks; grouped receives with tags. */
 ncclResult_t listen_v5(int dev, void *handle, void **listenComm);
 ncclResult_t connect_v5(int dev, void *handle, void **sendComm);
 ncclResult_t accept_v5(void *listenComm, void **recvComm);
@@ -56,7 +53,7 @@ ncclResult_t iflush_v5(void *recvComm, int n, void **data, int *sizes, void **mh
 ncclResult_t regMrDmaBuf_v6(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
                             void **mhandle);
 
-/* v7: device handles, of which we have none. */
+/* v7: device handles, which the plugin does not have. */
 ncclResult_t connect_v7(int dev, void *handle, void **sendComm,
                         ncclNetDeviceHandle_v7_t **sendDevComm);
 ncclResult_t accept_v7(void *listenComm, void **recvComm, ncclNetDeviceHandle_v7_t **recvDevComm);

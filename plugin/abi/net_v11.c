@@ -48,9 +48,9 @@ static ncclResult_t makeVDevice_v11(int *d, ncclNetVDeviceProps_v11_t *props)
     return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V11);
 }
 
-/* NCCL says how a communicator's next connections will be used: how many peers and flows at a time.
- * Queue pairs and streams are not sized by it, since both ends have to agree on their number before
- * either has been given this hint, and NCCL may change it between two connections of one peer. */
+/* NCCL hints at the use of a communicator's next connections: the number of concurrent peers and flows. The plugin
+ * ignores it. Both ends have to agree on the number of queue pairs and streams before either end has the hint, and NCCL
+ * may change the hint between two connections to the same peer. */
 static ncclResult_t setNetAttr_v11(void *ctx, ncclNetAttr_v11_t *netAttr)
 {
     (void)ctx;

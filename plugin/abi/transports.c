@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Which transports this plugin is made of, the preferred one first. */
+/* The plugin's transports, the preferred one first. */
 #include "config.h"
 #include "connect/transport.h"
 #include "net-pvrdma/rdma_transport.h"

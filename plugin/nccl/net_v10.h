@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 10: NCCL 2.26 and 2.27.
- * New against v9: a profiler callback to init and profiler handles to isend and irecv; a
+ * New since v9: a profiler callback to init and profiler handles to isend and irecv; a
  * configuration (traffic class) to connect. Source: src/include/plugin/net/net_v10.h of
  * NCCL 2.30.7.
  */
@@ -35,7 +35,7 @@ typedef struct {
     int maxRecvs;                     /* buffers in one grouped receive, 1 to 8 */
     ncclNetDeviceType netDeviceType;  /* NCCL_NET_DEVICE_HOST without offload */
     int netDeviceVersion;             /* NCCL_NET_DEVICE_INVALID_VERSION without offload */
-    ncclNetVDeviceProps_v10_t vProps; /* devices this one is made of; itself alone if physical */
+    ncclNetVDeviceProps_v10_t vProps; /* member devices; a physical device has only itself */
     size_t maxP2pBytes;               /* largest message of send/recv; <= NCCL_MAX_NET_SIZE_BYTES */
     size_t maxCollBytes;              /* largest message of a collective; same bound */
 } ncclNetProperties_v10_t;

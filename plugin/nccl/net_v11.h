@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 11: NCCL 2.28 and 2.29.
- * New against v10: one init and finalize per communicator, with a context that listen and connect
+ * New since v10: one init and finalize per communicator, with a context that listen and connect
  * receive and the configuration moved from connect to init; setNetAttr; the property
  * maxMultiRequestSize.
  * Source: src/include/plugin/net/net_v11.h of NCCL 2.30.7.
@@ -36,7 +36,7 @@ typedef struct {
     int maxRecvs;                     /* buffers in one grouped receive, 1 to 8 */
     ncclNetDeviceType netDeviceType;  /* NCCL_NET_DEVICE_HOST without offload */
     int netDeviceVersion;             /* NCCL_NET_DEVICE_INVALID_VERSION without offload */
-    ncclNetVDeviceProps_v11_t vProps; /* devices this one is made of; itself alone if physical */
+    ncclNetVDeviceProps_v11_t vProps; /* member devices; a physical device has only itself */
     size_t maxP2pBytes;               /* largest message of send/recv; <= NCCL_MAX_NET_SIZE_BYTES */
     size_t maxCollBytes;              /* largest message of a collective; same bound */
     int maxMultiRequestSize;          /* 1: no multi-requests */

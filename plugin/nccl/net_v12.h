@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 12: NCCL 2.30.
- * New against v11: eight instead of four devices in a virtual one; the properties railId and
+ * New since v11: eight instead of four devices in a virtual one; the properties railId and
  * planeId. Source: src/include/plugin/net/net_v12.h of NCCL 2.30.7.
  */
 #ifndef PVN_NCCL_NET_V12_H
@@ -34,7 +34,7 @@ typedef struct {
     int maxRecvs;                     /* buffers in one grouped receive, 1 to 8 */
     ncclNetDeviceType netDeviceType;  /* NCCL_NET_DEVICE_HOST without offload */
     int netDeviceVersion;             /* NCCL_NET_DEVICE_INVALID_VERSION without offload */
-    ncclNetVDeviceProps_v12_t vProps; /* devices this one is made of; itself alone if physical */
+    ncclNetVDeviceProps_v12_t vProps; /* member devices; a physical device has only itself */
     size_t maxP2pBytes;               /* largest message of send/recv; <= NCCL_MAX_NET_SIZE_BYTES */
     size_t maxCollBytes;              /* largest message of a collective; same bound */
     int maxMultiRequestSize;          /* 1: no multi-requests */

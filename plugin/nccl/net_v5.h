@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 5: NCCL 2.12; loaded up to 2.25.
- * New against v4: connect and accept return with a NULL comm until the peer is there and are called
+ * New since v4: connect and accept return with a NULL comm until the peer is there and are called
  * again; receives of n buffers with tags; the properties latency and maxRecvs.
  * Source: src/include/nccl_net.h of NCCL 2.12.10; plugins/net/example/nccl/net_v5.h of 2.30.7.
  */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 6: NCCL 2.13 to 2.18; the oldest one that NCCL 2.30.7 loads.
- * New against v5: regMrDmaBuf.
+ * New since v5: regMrDmaBuf.
  * Source: src/include/plugin/net/net_v6.h of NCCL 2.30.7.
  */
 #ifndef PVN_NCCL_NET_V6_H

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 7: NCCL 2.19.
- * New against v6: device offload (two properties, a handle out of connect and accept, getDeviceMr
+ * New since v6: device offload (two properties, a handle out of connect and accept, getDeviceMr
  * and irecvConsumed, both NULL in a plugin without offload); 32 requests per comm. Source:
  * src/include/plugin/net/net_v7.h of NCCL 2.30.7.
  */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 8: NCCL 2.20 to 2.23.
- * New against v7: regMr takes a size_t; the property regIsGlobal (a registration serves every comm
+ * New since v7: regMr takes a size_t; the property regIsGlobal (a registration serves every comm
  * of the device). Source: src/include/plugin/net/net_v8.h of NCCL 2.30.7.
  */
 #ifndef PVN_NCCL_NET_V8_H

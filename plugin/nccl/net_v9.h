@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 9: NCCL 2.24 and 2.25.
- * New against v8: sizes of isend and irecv are size_t (those that test reports stay int);
+ * New since v8: sizes of isend and irecv are size_t (those that test reports stay int);
  * NCCL_NET_OPTIONAL_RECV_COMPLETION; virtual devices; the properties forceFlush, vProps,
  * maxP2pBytes and maxCollBytes. Source: src/include/plugin/net/net_v9.h of NCCL 2.30.7.
  */
@@ -30,7 +30,7 @@ typedef struct {
     int maxRecvs;                    /* buffers in one grouped receive, 1 to 8 */
     ncclNetDeviceType netDeviceType; /* NCCL_NET_DEVICE_HOST without offload */
     int netDeviceVersion;            /* NCCL_NET_DEVICE_INVALID_VERSION without offload */
-    ncclNetVDeviceProps_v9_t vProps; /* devices this one is made of; itself alone if physical */
+    ncclNetVDeviceProps_v9_t vProps; /* member devices; a physical device has only itself */
     size_t maxP2pBytes;              /* largest message of send/recv; <= NCCL_MAX_NET_SIZE_BYTES */
     size_t maxCollBytes;             /* largest message of a collective; same bound */
 } ncclNetProperties_v9_t;

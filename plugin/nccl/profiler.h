@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events that a net plugin hands to NCCL's profilers through ncclProfilerCallback_t (types.h): `extData`
- * of a start, whose layout `pluginId` names. These are the two layouts that NCCL's own transports
- * use (2.26 to 2.30), so a profiler that knows those knows ours.
+ * Events that a net plugin passes to NCCL's profilers through ncclProfilerCallback_t (types.h), as the `extData` of a
+ * start. `pluginId` identifies the layout. NCCL's own transports use these two layouts (2.26 to 2.30), so their
+ * profilers also work with this plugin.
  */
 #ifndef PVN_NCCL_PROFILER_H
 #define PVN_NCCL_PROFILER_H
@@ -18,7 +18,7 @@
 #define NCCL_PROFILER_NET_IB_VER     1
 #define NCCL_PROFILER_NET_SOCKET_VER 1
 
-/* `type` of either: the only event that its layout has. */
+/* Values of `type`; each layout has only one event. */
 enum { ncclProfileQp = 1, ncclProfileSocket = 1 };
 
 /* A work request on a queue pair. */
@@ -27,7 +27,7 @@ typedef struct {
     union {
         struct {
             int device;     /* index of the net device */
-            uint64_t wr_id; /* the work request; opaque */
+            uint64_t wr_id; /* identifies the work request; opaque */
             int opcode;     /* enum ibv_wr_opcode */
             int qpNum;
             size_t length; /* bytes of data */

@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Types that all versions of NCCL's network plugin interface share: result codes, log levels, pointer
- * kinds, limits and the callbacks NCCL hands to a plugin.
+ * kinds, limits and the callbacks that NCCL passes to a plugin.
  *
- * Our own declarations of a binary interface. Names are NCCL's, so that its documentation and
- * sources can be searched for them; values and layouts were taken from NCCL 2.30.7
- * (src/include/nccl_common.h, src/include/plugin/nccl_net.h, plugins/net/example/nccl/) and, where
- * a limit changed over time, from the release named beside it. Each net_vN.h pins its layouts with
- * static assertions; they hold for every LP64 machine, the only kind NCCL is built for.
+ * These are the plugin's own declarations of a binary interface. Names are NCCL's, so that its documentation
+ * and sources can be searched for them. Values and layouts are those of NCCL 2.30.7
+ * (src/include/nccl_common.h, src/include/plugin/nccl_net.h, plugins/net/example/nccl/). If a limit has changed
+ * over time, the release is named beside it. Each net_vN.h checks its layouts with static assertions, which
+ * hold for every LP64 machine; NCCL is built for no other kind.
  */
 #ifndef PVN_NCCL_TYPES_H
 #define PVN_NCCL_TYPES_H
@@ -39,7 +39,7 @@ typedef enum {
     NCCL_LOG_TRACE = 5
 } ncclDebugLogLevel;
 
-/* Bits of the logger's `flags`; NCCL drops INFO lines whose bits are not in NCCL_DEBUG_SUBSYS. */
+/* Bits of the logger's `flags`. NCCL drops INFO lines whose bits are not in NCCL_DEBUG_SUBSYS. */
 typedef enum {
     NCCL_INIT = 0x1,
     NCCL_COLL = 0x2,
@@ -63,23 +63,23 @@ typedef enum {
 } ncclDebugLogSubSys;
 
 /*
- * NCCL's logger, valid until the process ends. `file` is a function or file name, `line` its line;
- * no newline at the end of `fmt`. It may be called from any thread. NCCL stores the text of the
- * last WARN as ncclGetLastError()'s answer.
+ * NCCL's logger, valid until the process ends. It may be called from any thread. `file` is the name of a function
+ * or file, `line` a line number. `fmt` has no newline at its end. ncclGetLastError() returns the text of the last
+ * WARN.
  */
 typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file,
                                   int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Kinds of memory: of the `type` argument of regMr, and as bits of the property ptrSupport. */
+/* Kinds of memory: values of regMr's argument `type`, and bits of the property ptrSupport. */
 #define NCCL_PTR_HOST   0x1
 #define NCCL_PTR_CUDA   0x2
 #define NCCL_PTR_DMABUF 0x4
 
 /*
- * Bytes of the handle that listen fills and NCCL carries to the other rank. 64 up to NCCL 2.11, the
- * last release whose newest version was v4; 128 since 2.12 (v5). A newer NCCL gives an old plugin
- * the larger room, so 64 is what fits everywhere.
+ * Bytes of the handle that listen fills in and NCCL passes to the other rank: 64 up to NCCL 2.11, the last release
+ * whose newest version was v4, and 128 since 2.12 (v5). A newer NCCL passes the larger buffer to an old plugin,
+ * too, so a handle of 64 bytes fits everywhere.
  */
 #define NCCL_NET_HANDLE_MAXSIZE    128
 #define NCCL_NET_HANDLE_MAXSIZE_V4 64
@@ -93,20 +93,20 @@ typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, 
 
 /* Upper bound of the properties maxP2pBytes and maxCollBytes (v9 on): 1 TiB. */
 #define NCCL_MAX_NET_SIZE_BYTES (1024L * 1024 * 1024 * 1024)
-/* NCCL's assumption for a plugin below v9, which cannot say (nccl_net.h of 2.30.7). */
+/* NCCL's assumption for a plugin below v9, which has no such properties (nccl_net.h of 2.30.7). */
 #define NCCL_NET_MAX_SIZE_OLD (1024L * 1024 * 1024)
 
 /*
- * Value of *request on entry to irecv (v9 on): NCCL needs no completion of this receive, since the
- * data carries its own flags (protocols LL and LL128). It will still test the request; the plugin
- * may answer as soon as it likes (src/transport/net.cc of 2.30.7, recvProxyProgress).
+ * Value of *request on entry to irecv (since v9): NCCL needs no completion of this receive, because the data contain
+ * flags (protocols LL and LL128). NCCL still tests the request, which the plugin may complete at any time
+ * (src/transport/net.cc of 2.30.7, recvProxyProgress).
  */
 #define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1
-/* Flag of isend and irecv (v12): the call is one of a group that NCCL posts together. A hint,
- * which changes nothing in what the call has to do. */
+/* Flag of isend and irecv (v12): the call belongs to a group that NCCL posts together. It is only a hint and does not
+ * change what the call has to do. */
 #define NCCL_NET_MULTI_REQUEST 0x2
 
-/* Device offload (v7 on). A plugin without it says HOST with the invalid version. */
+/* Device offload (since v7). A plugin without it returns HOST with the invalid version. */
 typedef enum {
     NCCL_NET_DEVICE_HOST = 0,
     NCCL_NET_DEVICE_UNPACK = 1,
@@ -117,7 +117,7 @@ typedef enum {
 
 #define NCCL_NET_DEVICE_INVALID_VERSION 0x0
 
-/* Filled by connect and accept of a plugin with device offload; the same in v7 to v12. */
+/* Filled in by connect and accept of a plugin with device offload; v7 to v12 have the same layout. */
 typedef struct {
     ncclNetDeviceType netDeviceType;
     int netDeviceVersion;
@@ -147,21 +147,21 @@ enum {
 };
 
 /*
- * NCCL's profiler callback (v10 on); NULL when no profiler is loaded. `phandle` is what isend or
- * irecv was given; `pluginId` names the layout of `extData` (kind << 16 | version; NCCL's profilers
- * know 1 = InfiniBand and 2 = sockets); *eHandle ties Update and Stop to their Start.
+ * NCCL's profiler callback (since v10); NULL if no profiler is loaded. `phandle` is the argument of isend or irecv.
+ * `pluginId` identifies the layout of `extData` (kind << 16 | version; NCCL's profilers know the kinds 1, InfiniBand,
+ * and 2, sockets). Start sets *eHandle, which Update and Stop of the same event pass again.
  */
 typedef ncclResult_t (*ncclProfilerCallback_t)(void **eHandle, int type, void *phandle,
                                                int64_t pluginId, void *extData);
 
-/* NCCL_NET_TRAFFIC_CLASS_UNDEF: the user chose no traffic class for this communicator (v10 on). */
+/* The user has chosen no traffic class for this communicator (since v10). */
 #define NCCL_NET_TRAFFIC_CLASS_UNDEF -1
-/* NCCL_NET_ATTR_UNDEF: this field of setNetAttr says nothing (v11 on). */
+/* This field of setNetAttr has no value (since v11). */
 #define NCCL_NET_ATTR_UNDEF -1
-/* NCCL_NET_ID_UNDEF: railId or planeId is not known (v12). */
+/* railId or planeId is not known (v12). */
 #define NCCL_NET_ID_UNDEF -1
 
-/* Devices that one virtual device may join. */
+/* Maximum of devices in one virtual device. */
 #define NCCL_NET_MAX_DEVS_PER_NIC_V9  4
 #define NCCL_NET_MAX_DEVS_PER_NIC_V10 4
 #define NCCL_NET_MAX_DEVS_PER_NIC_V11 4
