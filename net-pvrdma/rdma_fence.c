@@ -30,7 +30,7 @@ static bool device_is_lost(struct rdma_lane *r)
     return r->cfg.health && r->cfg.health(r->cfg.health_arg, &why) == -ENODEV;
 }
 
-/* True if the device has been taken away from this context: each call gives EIO from then on. */
+/* True if the device was removed from this context: from then on every call returns EIO. */
 static bool is_taken_away(const struct rdma_lane *r, struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr;
@@ -39,10 +39,10 @@ static bool is_taken_away(const struct rdma_lane *r, struct ibv_qp *qp)
 }
 
 /*
- * Destroys a queue pair. 0 if it is gone; -EAGAIN: call again; another errno: it may still live.
+ * Destroys a queue pair. 0: it is destroyed; -EAGAIN: call again; another errno: it may still exist.
  *
- * EIO has two causes. If another call works, it is the driver's own error, and the queue pair may live. If every call
- * gives EIO, the device has been removed, for example by a reset of its driver: the kernel destroys the queue pairs
+ * EIO has two causes. If another call works, it is the driver's own error, and the queue pair may still exist. If every
+ * call returns EIO, the device was removed, for example by a reset of its driver: the kernel destroys the queue pairs
  * itself (Linux, drivers/infiniband/core/uverbs_main.c, ib_uverbs_remove_one), shortly before or after the event that
  * reports the removal. Old kernels then refuse to destroy them, and libibverbs keeps its object; newer ones succeed.
  */
@@ -61,7 +61,7 @@ static int destroy_qp(struct rdma_lane *r, struct ibv_qp *qp)
     return now - r->lost_ns < REMOVAL_NS ? -EAGAIN : 0;
 }
 
-/* Called again after -EAGAIN: each call goes on where the last one ended. */
+/* A call after -EAGAIN continues where the last call ended. */
 int rdma_fence(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -81,8 +81,8 @@ int rdma_fence(struct pvn_lane *l)
     return rc;
 }
 
-/* Arrivals from before the fence. A sender has none; its completions no longer matter, since the next lanes send again
- * what was not acknowledged. */
+/* Returns arrivals from before the fence. A sender has none. Its completions no longer matter, because the next lanes send
+ * unacknowledged messages again. */
 int rdma_drain(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);

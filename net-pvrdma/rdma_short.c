@@ -14,8 +14,8 @@ static inline uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Sets the flags of the ring's request for a message of so many lines. Between two messages they are those of a message of
- * one line. */
+/* Sets the flags of the ring's request for a message of `lines` lines. Between two messages the flags are those for a message
+ * of one line. */
 static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t lines)
 {
     bool fits = lines * sizeof(struct short_head) <= r->cfg.max_inline;
@@ -46,7 +46,7 @@ void rdma_short_open(struct rdma_lane *r)
     set_inline(r, s, 1);
 }
 
-/* The first line of the next message after one of so many lines at h. */
+/* The first line of the next message, after the message of `lines` lines at h. */
 static inline struct short_head *behind(const struct short_ring *s, struct short_head *h,
                                         uint32_t lines)
 {

@@ -1,24 +1,24 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two-sided mode, for devices without RDMA WRITE: messages travel as SENDs into receives that
- * the receiver has posted.
+ * The two-sided mode, for devices without RDMA WRITE: messages travel as SENDs into receives that the
+ * receiver has posted.
  *
- * One such device is known, and it is emulated: the PVRDMA of QEMU (to version 9.0), which carries out a
- * SEND when it is given a WRITE. VMware's PVRDMA and every adapter with reliable connected queue pairs have
- * RDMA WRITE. So this mode is for guests of such a QEMU, and for tests of what has only SENDs. It costs these
- * 580 lines, the 150 of probe.c, which finds such a device, and some 100 around them: the buffers' form in
- * rdma_wire.h, the size of receive queues in rdma_qp.c, all_signaled in rdma_mode.h. Nothing in the other
- * modes is to be made for its sake.
+ * The only known device of this kind is emulated: QEMU's PVRDMA (up to version 9.0), which carries out a SEND
+ * in place of a WRITE. VMware's PVRDMA and every adapter with reliable connected queue pairs have RDMA WRITE.
+ * So this mode is for guests of such a QEMU and for tests of SENDs. It costs these 580 lines, the 150 of
+ * probe.c, which detects such a device, and some 100 elsewhere: the layout of buffers in rdma_wire.h, the
+ * length of receive queues in rdma_qp.c, all_signaled in rdma_mode.h. The other modes must not become more
+ * complex because of this one.
  *
- * A chunk is cut into pieces, each copied into a buffer of the sender's, sent, and copied out of
- * the receiver's buffer to its place. The sender has a credit for each posted receive; the receiver
- * posts half of them again at a time and returns their credits in one small SEND of its own. So no
- * SEND meets an empty receive queue, and a message for which no receive is posted yet stays in its
- * buffer, with those behind it on the same queue pair, until the sender has no credits left.
+ * A chunk is cut into pieces. Each piece is copied into a buffer of the sender, sent, and copied from the
+ * receiver's buffer to its destination. The sender has a credit for each posted receive. When half of the
+ * receives are used, the receiver posts them again and returns their credits in one small SEND. So no SEND
+ * finds an empty receive queue. A message for which no receive is posted yet stays in its buffer and holds up
+ * the messages behind it on the same queue pair; the sender stops when it has no credits left.
  *
- * Only a completion says that a piece is whole. But where polling the queue is expensive, it is
- * polled when a stamp in the next buffer shows that something has begun to arrive.
+ * Only a completion shows that a piece has arrived. If polling the queue is expensive, the queue is polled only
+ * when a stamp in the next buffer shows that a piece has begun to arrive.
  */
 #include "net-pvrdma/rdma_tx.h"
 
@@ -31,39 +31,39 @@
 #include "base/pages.h"
 
 enum {
-    CREDIT_BYTES = 64, /* between two credit buffers */
+    CREDIT_BYTES = 64, /* distance of two credit buffers */
     PIECE_BYTES = PIECE - (int)sizeof(struct piece_head)
 };
 
-/* How long a close waits at most: for what has been reported as sent, and for the credits that
- * acknowledge what has been received. */
+/* The longest time that a close waits: at a sender for messages that were reported as sent, at a receiver for the
+ * credits that acknowledge received messages. */
 #define DRAIN_NS        PVN_NS_PER_S
 #define FINAL_CREDIT_NS (PVN_NS_PER_S / 10)
 
-/* The chunk that a queue pair of the sender is at, or one of the receiver. */
+/* The current chunk of a queue pair. */
 struct chunk {
     bool open;
     struct pvn_write w; /* sender */
     struct pvn_frame f; /* receiver */
-    uint8_t *dst;       /* receiver: NULL where the bytes are not needed */
-    bool needed;
-    uint32_t done; /* bytes of it handed over or placed */
+    uint8_t *dst;       /* receiver: destination; valid only with `needed` */
+    bool needed;        /* receiver: false for a duplicate, whose bytes are dropped */
+    uint32_t done;      /* bytes posted (sender) or copied (receiver) */
 };
 
 struct two_qp {
-    uint8_t *piece;             /* depth buffers: sent from, or received into */
-    uint8_t *credit;            /* CREDIT_RECVS buffers: received into, or sent from */
-    uint32_t arrived;           /* completions of receives taken */
-    uint32_t posted;            /* receives posted */
-    uint32_t returned;          /* receiver: messages with credits sent */
-    uint32_t handed;            /* sender: chunks handed over whole */
-    uint32_t last[RECORD_RING]; /* sender: pieces posted with each of the newest of them */
+    uint8_t *piece;    /* `depth` message buffers: of SENDs (sender), of receives (receiver) */
+    uint8_t *credit;   /* CREDIT_RECVS buffers: of receives (sender), of SENDs (receiver) */
+    uint32_t arrived;  /* completions of receives taken */
+    uint32_t posted;   /* receives posted */
+    uint32_t returned; /* receiver: credit messages sent */
+    uint32_t handed;   /* sender: chunks posted completely */
+    uint32_t last[RECORD_RING]; /* sender: rqp.posted after the last piece of each such chunk */
     struct chunk c;
-    uint32_t len[1 << PIECES_LOG2]; /* receiver: of what has arrived and was not placed */
+    uint32_t len[1 << PIECES_LOG2]; /* receiver: lengths of pieces that have arrived */
 };
 
 struct two_sided {
-    uint32_t depth; /* receives posted by the receiver, on each queue pair */
+    uint32_t depth; /* receives that the receiver posts on each queue pair */
     uint8_t *mem;
     struct ibv_mr *mr;
     struct two_qp q[PVN_RDMA_MAX_QPS];
@@ -114,7 +114,7 @@ static uint8_t *credit_at(const struct two_sided *t, int k, uint32_t i)
     return t->q[k].credit + (size_t)(i % CREDIT_RECVS) * CREDIT_BYTES;
 }
 
-/* Posts `count` receives of queue pair k, in as few calls as the chain allows. */
+/* Posts `count` receives on queue pair k, up to CHAIN of them per call. */
 static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
 {
     struct two_sided *t = r->two;
@@ -187,7 +187,7 @@ static int send_piece(struct rdma_lane *r, int k, enum piece_kind kind, const st
     return 0;
 }
 
-/* A message from the receiver: how many receives it has posted again. */
+/* Sends a credit message: the number of receives that the receiver has posted again. */
 static int send_credits(struct rdma_lane *r, int k)
 {
     struct two_sided *t = r->two;
@@ -205,8 +205,7 @@ static int send_credits(struct rdma_lane *r, int k)
     return rdma_ring(r, k);
 }
 
-/* The first round trip: an empty piece in one direction, no credits in the
- * other. */
+/* The first round trip: the sender sends an empty piece, the receiver a credit message without credits. */
 static int two_probe(struct rdma_lane *r, int k)
 {
     static const struct pvn_frame none;
@@ -260,8 +259,8 @@ static int two_take(struct rdma_lane *r)
     return take(r, CQ_BATCH);
 }
 
-/* Receives of queue pair k that have visibly begun to complete, and what is ahead of them in the
- * queue. */
+/* Number of completions of queue pair k that stamps in memory announce: receives that have begun to arrive, and at a
+ * sender the completions of its SENDs that are before them in the queue. */
 static uint32_t visible(const struct rdma_lane *r, int k)
 {
     const struct two_sided *t = r->two;
@@ -282,16 +281,16 @@ static uint32_t visible(const struct rdma_lane *r, int k)
     return n;
 }
 
-/* Sends that have ended, by the receiver's credits. */
+/* Sender: number of SENDs whose completion the receiver's credits announce; 0 below REAP_AT. */
 static uint32_t ended(const struct rdma_lane *r, int k)
 {
     uint32_t n = r->qp[k].acked - r->qp[k].plain;
     return r->cfg.sender && n <= r->two->depth && n >= REAP_AT ? n : 0;
 }
 
-/* True if the receiver has as many credits in flight as it may. Where they acknowledge, nothing is
- * taken until there is room for more: a caller makes no further call for what has been reported as
- * received, so what acknowledges it goes out with the report. */
+/* True if the receiver has as many credit messages in flight as it may. If credits acknowledge messages, no message is then
+ * taken until another credit message may be sent. After the report of a message its caller may make no further call, so the
+ * acknowledgement has to go out together with the report. */
 static bool is_full_of_credits(const struct rdma_lane *r)
 {
     return !r->cfg.sender && r->cfg.acknowledged && r->outstanding >= CREDIT_RECVS / 2;
@@ -321,7 +320,7 @@ static int two_peer_connected(struct rdma_lane *r)
 
 /* ---- sender ---- */
 
-/* Hands over as much of the chunk as there are credits for. */
+/* Posts pieces of the current chunk while there are credits. */
 static int push(struct rdma_lane *r, int k)
 {
     struct two_sided *t = r->two;
@@ -363,9 +362,9 @@ static int two_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EAGAIN;
 }
 
-/* True if the oldest chunk not reported may be. Acknowledged: credits came back for its last piece.
- * Its completion says less: the piece may still be in the receiver's buffers, because no receive is
- * posted for it or an earlier message is missing, and would go with them. */
+/* True if the oldest unreported chunk may be reported as sent. With cfg.acknowledged, the credit of its last piece must have
+ * come back. Its completion is not enough: the piece may still lie in the receiver's buffers, because no receive is posted
+ * for it or an earlier message is missing, and would be lost together with these buffers. */
 static bool is_sent(const struct rdma_lane *r, const struct two_qp *q, const struct rqp *qp)
 {
     if (!r->cfg.acknowledged)
@@ -394,8 +393,8 @@ static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 && n == 0 ? rc : n;
 }
 
-/* Requests in flight end with the queue pair: copies of what is reported as sent, or the credits by
- * which the peer learns that its last messages have arrived. */
+/* Waits before a close until the requests in flight have completed, because they are lost with the queue pair: messages that
+ * were reported as sent, or the credits by which the peer learns that its last messages have arrived. */
 static void two_drain(struct rdma_lane *r)
 {
     uint64_t until = pvn_now_ns() + (r->cfg.sender ? DRAIN_NS : FINAL_CREDIT_NS);
@@ -432,8 +431,7 @@ static int begin_chunk(struct rdma_lane *r, struct chunk *c, const struct piece_
     return 0;
 }
 
-/* Takes one piece out of its buffer. 0, -EAGAIN: no receive is posted for it yet, or the lane is
- * dead. */
+/* Copies one piece to its destination. 0, -EAGAIN: no receive is posted for it yet, or the lane is dead. */
 static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
 {
     struct two_sided *t = r->two;
@@ -468,7 +466,8 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     return 0;
 }
 
-/* Places the pieces of one queue pair. *moved: a piece has been taken, which may be what another one waits for. */
+/* Copies the pieces of one queue pair. *moved is set if a piece has been copied, because a piece on another queue pair may have
+ * waited for it. */
 static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n,
                         bool *moved)
 {
@@ -482,7 +481,7 @@ static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int ma
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* True if the sender waits for the credits: what was taken are whole messages. */
+/* True if the sender may wait for the credits, because no chunk is incomplete and credits acknowledge messages. */
 static bool is_awaited(const struct rdma_lane *r, int k)
 {
     return r->cfg.acknowledged && !r->two->q[k].c.open;
@@ -503,7 +502,7 @@ static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
                 rc = send_credits(r, k);
         }
     }
-    /* Data that came before an error are reported before it: the peer may know that it arrived. */
+    /* Arrivals from before an error are reported before it, because the peer may know that they arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -519,8 +518,9 @@ static int two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n ? n : rdma_healthy(rdma_of(l));
 }
 
-/* Data that have arrived are reported as far as they can be placed. The rest has not been acknowledged and is
- * sent again, as is what follows a message that is not what must come next, the lane's error. */
+/* Saves the completions of receives. two_take_landed then reports the pieces whose destination is known. The other pieces are
+ * not acknowledged, so the peer sends them again, as it does with everything after a malformed piece, at which the lane
+ * dies. */
 static int two_save_arrivals(struct rdma_lane *r)
 {
     struct rdma_recvs recvs;
@@ -546,7 +546,7 @@ static void two_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, 
     } while (rc == 0 && moved);
 }
 
-/* The lane counts chunks itself. */
+/* The lane counts chunks itself in this mode. */
 static void two_get_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
 {
     (void)r, (void)out;

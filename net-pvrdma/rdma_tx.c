@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The sending side: clear-to-send entries in, data and records out, acknowledgements in. */
+/* The sending side of record and imm mode: reads clear-to-send entries and acknowledgements, chooses queue pairs. */
 #include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 
-/* An idle slow path gets a chunk again once it has been idle for so many times the time of a chunk. */
+/* A slow path gets a chunk as a probe after it has been idle for this many times the time of a chunk. */
 enum { PROBE_AFTER = 50 };
 
-/* When a slow path is expected to have delivered a chunk of so many bytes that is posted now, in ns;
- * 0: it is to have the next chunk in any case. */
+/* The time at which a slow path is expected to have delivered a chunk that is posted now, in ns. 0: the path gets the next
+ * chunk in any case. */
 static uint64_t slow_finish(const struct rdma_path *p, uint32_t bytes, uint64_t now)
 {
     uint64_t ns = rdma_path_weight(bytes, 1) * p->cost / 1024;
@@ -22,13 +22,13 @@ static uint64_t slow_finish(const struct rdma_path *p, uint32_t bytes, uint64_t 
     return (p->free_ns > now ? p->free_ns : now) + ns;
 }
 
-/* The path that is expected to deliver such a chunk first, among equals the one whose turn it is. full: a bit
- * for each path that has no room. -1: none has. */
+/* The path that is expected to deliver the chunk first; equal paths take turns. full: a bit for each path that has no room.
+ * -1: no path has room. */
 static inline int soonest(const struct rdma_lane *r, uint32_t bytes, uint64_t now, unsigned full)
 {
     uint64_t fast_ns = rdma_path_weight(bytes, 1) * r->tx.least_cost / 1024, least = UINT64_MAX;
     int best = -1;
-    /* None takes less than a fast one that is free now. */
+    /* The search stops at a fast path that is free now, because no path is better. */
     for (int i = 0, k = r->next_qp; i < r->nqps && least > now + fast_ns;
          i++, k = k + 1 == r->nqps ? 0 : k + 1) {
         const struct rdma_path *p = &r->paths[k];
@@ -42,7 +42,8 @@ static inline int soonest(const struct rdma_lane *r, uint32_t bytes, uint64_t no
     return best;
 }
 
-/* A slow path is used when it is the soonest, not because the others are full at the moment. */
+/* Picks a path with room, or -1. A slow path is used only if it is expected to deliver first, not because the other paths are
+ * full at the moment. */
 int rdma_pick_path(struct rdma_lane *r, uint32_t bytes)
 {
     uint64_t now = r->tx.picked_ns = r->cfg.now();
@@ -78,7 +79,7 @@ int rdma_tx_kick(struct pvn_lane *l)
     return 0;
 }
 
-/* The keys of three lanes or more, as cts_sum() takes them. */
+/* Reads the keys of a line for three lanes or more. Returns them combined for cts_sum(). */
 __attribute__((noinline)) static uint64_t
 read_more_keys(const struct rdma_lane *r, const struct cts_line *line, struct pvn_cts_entry *e)
 {
@@ -92,7 +93,8 @@ read_more_keys(const struct rdma_lane *r, const struct cts_line *line, struct pv
     return keys;
 }
 
-/* A line of the next slot whose stamp is there: 0, when the rest is not, or its number of lines. */
+/* Reads a line whose stamp is visible. Returns the slot's number of lines, or 0 if the rest of the line is not visible
+ * yet. */
 static inline int read_line(const struct rdma_lane *r, const struct cts_line *line,
                             struct pvn_cts_entry *e)
 {
@@ -108,7 +110,7 @@ static inline int read_line(const struct rdma_lane *r, const struct cts_line *li
     return le32toh(line->sum) == cts_sum(e->addr, e->size, keys, what) ? cts_n(what) : 0;
 }
 
-/* The other lines of a slot of n: 1, or 0: not all are there. */
+/* Reads the other lines of a slot of n lines. 1: done, 0: a line is not complete yet, or the lane is dead. */
 __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct pvn_cts *c, int n)
 {
     if (n == 0)
@@ -127,14 +129,14 @@ __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct
     return 1;
 }
 
-/* The next slot, if all its lines are there. */
+/* next_slot: returns the next slot once all of its lines are complete. */
 int rdma_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
 {
     struct rdma_lane *r = rdma_of(l);
     const struct cts_line *line = r->tx.line;
     if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole32((uint32_t)r->tx.next_cts + 1))
         return 0;
-    /* One value for gcc, as eng_next_msg(). */
+    /* The assumed alignment saves gcc instructions, as in eng_next_msg(). */
     struct pvn_cts *c = __builtin_assume_aligned(&r->cts_seen[r->tx.next_cts % CTS_SLOTS], 8);
     int n = read_line(r, line, &c->e[0]);
     if (__builtin_expect(n != 1, 0)) {
@@ -155,7 +157,7 @@ static inline uint32_t ack_of(const struct rdma_lane *r, int k)
     return le32toh(__atomic_load_n(&r->tx.acks->seen[k], __ATOMIC_ACQUIRE));
 }
 
-/* When the last chunk that is acknowledged was seen; 0: not known. */
+/* The time at which the receiver saw the last acknowledged chunk; 0: not known. */
 static uint64_t arrival_of(const struct rdma_lane *r, int k)
 {
     uint16_t age = le16toh(__atomic_load_n(&r->tx.acks->age[k], __ATOMIC_ACQUIRE));
@@ -178,14 +180,14 @@ static inline int read_ack(struct rdma_lane *r, int k)
     return 0;
 }
 
-/* Requests that have a completion and whose chunks are acknowledged: it is in the queue, or will be
- * at once. */
+/* Number of signaled requests whose chunks are acknowledged, so that their completions are in the queue or will be at
+ * once. */
 static inline uint32_t tx_known_completions(struct rdma_lane *r)
 {
     uint32_t known = 0;
     for (int k = 0; k < r->nqps; k++) {
         struct rqp *q = &r->qp[k];
-        /* A poll may have found more than was known. */
+        /* A poll may have taken completions before they were known. */
         if ((int32_t)(q->signals_known - q->signals_taken) < 0)
             q->signals_known = q->signals_taken;
         while (q->signals_known != q->signals &&
@@ -196,14 +198,13 @@ static inline uint32_t tx_known_completions(struct rdma_lane *r)
     return known;
 }
 
-/* Takes the completions that are known to be there: many, or slots are needed. */
+/* Takes the completions that are known to be in the queue. */
 static int reap(struct rdma_lane *r, uint32_t known)
 {
     int rc = rdma_take(r, (int)known, NULL);
     if (rc < 0)
         return rc;
-    /* A device may show the acknowledgement before the completions; they are not polled for again
-     * at once. */
+    /* A device may show an acknowledgement before the completions. Then the next poll waits for more of them. */
     bool early = rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
     r->tx.reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
     r->tx.starved = false;
@@ -239,7 +240,7 @@ static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_ev
         e->kind = PVN_EV_SENT;
         e->id = id;
         e->chunk = rdma_note_chunk(note);
-        /* Whole messages that follow. */
+        /* Consecutive messages of one chunk go into the same event. */
         while (at != end && q->note[at % RECORD_RING] == rdma_note_make(pvn_id(++id), 0)) {
             at++;
             more++;
@@ -269,15 +270,14 @@ static inline bool tx_has_events(const struct rdma_lane *r)
     return false;
 }
 
-/* True if chunks are in flight for which neither an acknowledgement nor a completion has to
- * come. */
+/* True if the last chunks in flight are unsignaled. They may get neither an acknowledgement nor a completion. */
 static bool may_lack_completion(const struct rqp *q)
 {
     return q->unsignaled > 0 && q->nwr == 0 && q->acked != q->posted;
 }
 
-/* Posts an empty request with a completion behind the chunks that lack one. Where there is no slot for it,
- * earlier requests have completions, and these are taken. */
+/* Posts an empty signaled request after unsignaled chunks. If the send queue has no free slot, takes the completions of
+ * earlier requests instead. */
 static int post_signaled_empty(struct rdma_lane *r, struct rqp *q)
 {
     if (q->slots == 0)
@@ -289,7 +289,7 @@ static int post_signaled_empty(struct rdma_lane *r, struct rqp *q)
     return rdma_ring_chain(r, q);
 }
 
-/* The watched words are the peer's acknowledgements. */
+/* Watches the counter of the peer's acknowledgements. */
 static inline void watch_memory(struct rdma_lane *r)
 {
     if (!r->cfg.costly_poll)
@@ -302,9 +302,9 @@ static inline void watch_memory(struct rdma_lane *r)
     rdma_watch(r, turn, at_turn, turn, at_turn);
 }
 
-/* Unsignaled requests are acknowledged by the peer's next clear-to-send entries. Where no
- * completion is pending for them and no entry has come that would carry the acknowledgement, an
- * empty signaled request is posted after an idle time: its completion shows what became of them. */
+/* Checks the lane's health after empty polls. Unsignaled requests are usually acknowledged with the peer's next
+ * clear-to-send entries. If no entry comes, an empty signaled request is posted after an idle time, because its completion
+ * shows the result of the unsignaled ones. */
 static int tx_empty_poll(struct rdma_lane *r)
 {
     bool unsignaled = false;
@@ -318,7 +318,7 @@ static int tx_empty_poll(struct rdma_lane *r)
     for (int k = 0; rc == 0 && k < r->nqps; k++)
         if (may_lack_completion(&r->qp[k]))
             rc = post_signaled_empty(r, &r->qp[k]);
-    /* Its completion is a round trip away. */
+    /* The completion of the empty request comes within a round trip, so the queue is polled soon. */
     r->moved = false;
     r->idle_wait_ns = r->cfg.idle_poll_ns / 16;
     return rc;
