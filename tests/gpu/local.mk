@@ -54,7 +54,11 @@ tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
 endif
 endif
 
-check_PROGRAMS += tests/gpu/nccl_check tests/gpu/staging
+check_PROGRAMS += tests/gpu/nccl_check tests/gpu/staging tests/gpu/lost_lane
+tests_gpu_lost_lane_SOURCES = tests/gpu/lost_lane.c tests/gpu/lost_lane.h tests/gpu/lost_lane_api.h \
+    tests/gpu/lost_lane_gpu.c tests/gpu/lost_lane_gpu.h tests/gpu/lost_lane_net.c
+tests_gpu_lost_lane_LDADD = libpvn-netdrv.la
+tests_gpu_lost_lane_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 tests_gpu_staging_SOURCES = tests/gpu/staging.c tests/gpu/staging_api.h tests/gpu/staging_net.c \
     tests/gpu/staging_net.h
 tests_gpu_staging_LDADD = libpvn-netdrv.la

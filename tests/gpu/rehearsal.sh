@@ -137,10 +137,13 @@ rehearse() {
         'libibverbs.*No such file' '^12345$' '^bits lost$' '^status 0'
     ! grep -E '/(make|autoconf|ip|gawk|gcc|nvcc)$' "$work/out" || echo "not ok $release: the machine is bare"
 
-    in_tree 'bash /rehearsal/bundle/gpu/run --seconds 300 --mps no --parts ahibkl /tmp/log-1'
+    in_tree 'bash /rehearsal/bundle/gpu/run --seconds 300 --mps no --parts ahibklm /tmp/log-1'
     check "$release: the first command" "$work/out" '^status 0' '^a .*PASS.*NCCL 2[.]28[.]9 uses pvrdma, interface v12' \
         '^b .*PASS.*tcp/4: 40 .*softverbs/4: 40 .*dmabuf/4: 40 GDRDMA peermem/2: 40 GDRDMA' '^h .*PASS.*00:15:00[.]0 found' \
-        '^k .*PASS.*memory gpu' '^l .*PASS.*late: exact after .*lost-dmabuf: exact after a failover' '^i .*PASS.*hostalloc 4 kB (no )?huge, collapse' '^PyTorch 2[.]11[.]0[+]cu130 CUDA 13[.]0$' \
+        '^k .*PASS.*memory gpu' '^l .*PASS.*late: exact after .*lost-dmabuf: exact after a failover' \
+        '^m .*PASS.*exact over RDMA again, awake and asleep: imm record peermem nccl nccl-imm' '^CONTEXT on a thread without one: ' \
+        '^LOST imm awake exact.* rdma on .*imm mode' '^LOST record receiver-sleeps exact.*record mode' '^LOST peermem sender-sleeps exact' \
+        '^LOST nccl exact, [1-9]' '^RELAXED imm [1-9]' '^i .*PASS.*hostalloc 4 kB (no )?huge, collapse' '^PyTorch 2[.]11[.]0[+]cu130 CUDA 13[.]0$' \
         '^NCCL library /rehearsal/venv/.*/nvidia/nccl/lib/libnccl.so.2 NCCL version 2[.]28[.]9[+]double' '^Doubled GPU.*Default$' \
         '^no ip -br link' '^ranks on one GPU by: time slices'
     in_tree 'bash /rehearsal/bundle/gpu/run --seconds 300 --parts cdejgf /tmp/log-2'

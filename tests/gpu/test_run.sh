@@ -31,19 +31,20 @@ if ! "$PVN_SRCDIR/tests/gpu/bundle" "$PVN_BUILDDIR" "$work/bundle" >"$work/out" 
     exit 1
 fi
 (cd "$work/bundle" && find . -type f) >"$work/files"
-check bundle "$work/files" lib/libnccl-net-pvrdma.so bin/nccl_check bin/staging gpu/run gpu/ddp.py VERSION
+check bundle "$work/files" lib/libnccl-net-pvrdma.so bin/nccl_check bin/staging bin/lost_lane gpu/run gpu/ddp.py VERSION
 "$PVN_SRCDIR/tests/gpu/bundle" "$PVN_BUILDDIR" "$work/bundle" >"$work/out" 2>&1
 check bundle_overwrites_nothing "$work/out" 'is already there'
 
 run=$work/bundle/gpu/run
 timeout 120 "$run" --cuda /no-such/libcuda.so.1 --nccl /no-such/libnccl.so.2 --python /no-such/python --mps no \
-    --parts abcdefgijkl "$work/skipped" >"$work/out" 2>&1
+    --parts abcdefgijklm "$work/skipped" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check everything_skips_with_a_reason "$work/out" '^status 77' '^a .*SKIP.*libcuda' '^b .*SKIP.*libcuda' '^c .*SKIP' \
-    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda' '^i .*SKIP.*libcuda' '^k .*SKIP.*libcuda'
+    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda' '^i .*SKIP.*libcuda' '^k .*SKIP.*libcuda' \
+    '^m .*SKIP.*libcuda'
 
 timeout 20 "$run" --parts xyz "$work/bad" >"$work/out" 2>&1
-check wrong_part "$work/out" 'not made of the letters a to l'
+check wrong_part "$work/out" 'not made of the letters a to m'
 timeout 20 "$run" --parts a "$work/skipped" >"$work/out" 2>&1
 check log_folder_must_be_empty "$work/out" 'is not empty'
 
@@ -59,6 +60,26 @@ check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*NCCL 2[.]28[.]9 u
     '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets' \
     '^k .*PASS.*dmabuf-ring no-sums .* memory gpu.*peermem-ring no-sums .* memory gpu' \
     '^PERF staged bandwidth 65536 .*memory pinned, wrong 0' '^PERF pinned bandwidth .*memory pinned, wrong 0' '^PERF peermem bandwidth .*memory gpu, wrong 0'
+
+# lane NAME PATTERN ENV...: lost_lane of part m fails with this line where something is wrong. (rehearsal.sh runs part m.)
+lane() {
+    local name=$1 pattern=$2
+    shift 2
+    mkdir "$work/$name"
+    env NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB="$work/bundle/lib/libsoftverbs.so" PVN_SOFTVERBS_DIR="$work/$name" \
+        PVN_SOFTVERBS_PROFILE=cuda PVN_SOFTVERBS_CUDA_LIB="$libs/libcuda.so.1" NCCL_PVRDMA_CUDA_LIB="$libs/libcuda.so.1" \
+        PVN_SOFTVERBS_SET="set relaxed_ordering 2" NCCL_PVRDMA_RDMA_MODE=imm NCCL_PVRDMA_FLUSH=read "$@" timeout 60 \
+        "$work/bundle/bin/lost_lane" --label lane --cuda "$libs/libcuda.so.1" --plugin "$work/bundle/lib/libnccl-net-pvrdma.so" \
+        >"$work/out" 2>&1
+    echo "status $?" >>"$work/out"
+    check "$name" "$work/out" '^status 1' "$pattern"
+}
+# The fifth export is one of the first failover; the twentieth copy into the GPU's memory is that of a message behind it.
+lane a_failover_that_leaves_rdma_is_no_pass "^lane, .*: awake: .*did not take GPU memory: cuMemGetHandleForAddressRange" \
+    FAKECUDA_FAIL=cuMemGetHandleForAddressRange:5:801
+lane a_lost_byte_behind_a_failover_is_noticed '^lane, receiver: awake: byte [0-9]+ of buffer' FAKECUDA_FAIL=cuMemcpyHtoDAsync_v2:20:719
+lane a_missing_flush_is_noticed '^lane, receiver: awake: byte [0-9]+ of buffer' NCCL_PVRDMA_FLUSH=none
+lane without_gpu_memory_it_shows_nothing '^lane, .*only staged' NCCL_PVRDMA_GPU_MEM=off
 
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
 check gpu_memory_by_both_methods "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 extern "C" {
 #include "memory/cuda_abi.h"
+#include "tests/gpu/lost_lane_api.h"
 #include "tests/gpu/staging_api.h"
 }
 
@@ -80,6 +81,10 @@ TEST(CudaAbi, FunctionsHaveTheShapesOfTheHeader)
 #define CHECK(name, member, optional, params)                                                      \
     EXPECT_TRUE((SameShape<decltype(st_cuda::member), decltype(&name)>::value)) << #name;
     ST_ENTRIES(CHECK)
+#undef CHECK
+#define CHECK(name, member, params)                                                                \
+    EXPECT_TRUE((SameShape<decltype(ll_cuda::member), decltype(&name)>::value)) << #name;
+    LL_ENTRIES(CHECK)
 #undef CHECK
     EXPECT_TRUE(
         (std::is_same<decltype(&cuMemHostRegister), decltype(&cuMemHostRegister_v2)>::value));
