@@ -95,8 +95,8 @@ int pvn_cuda_pointer(const struct pvn_cuda *cu, uint64_t addr, struct pvn_cuda_p
                      struct pvn_err *err);
 
 /* The allocation of device dev, or the mapped segment of a cuMemMap range, that holds addr: [*base, *base + *len). The
- * driver requires a current context. The plugin's own threads, which register memory again in a failover, have none, so
- * the call uses dev's primary context there if that is active. */
+ * driver requires a current context. NCCL's thread of the data calls, which registers memory again in a failover, may have
+ * none: before CUDA 12 cudaSetDevice makes none current. The call uses dev's primary context there if that is active. */
 int pvn_cuda_range(const struct pvn_cuda *cu, int dev, uint64_t addr, uint64_t *base, uint64_t *len,
                    struct pvn_err *err);
 

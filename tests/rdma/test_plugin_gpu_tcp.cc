@@ -190,7 +190,7 @@ TEST_F(GpuFailover, ToNewQueuePairs)
     EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
 }
 
-// As in the plugin's own thread, which goes on with a comm while its caller sleeps.
+// As NCCL's thread may be before CUDA 12, where cudaSetDevice makes none current. No thread of the plugin takes these steps over RDMA.
 TEST_F(GpuFailover, OnAThreadWithoutAContext)
 {
     Net n(12);
