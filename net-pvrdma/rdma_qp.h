@@ -13,7 +13,7 @@
 enum {
     CHAIN = 32,                /* maximum of requests posted with one doorbell */
     CQ_BATCH = 16,             /* maximum of completions taken by one poll */
-    CTS_BATCH_MAX = 8,         /* this many waiting entries are published at once */
+    CTS_BATCH_MAX = 8,         /* this many waiting entries are published in any case */
     SIGNAL_EVERY = 16,         /* of this many slots only the last one's request has a completion */
     REAP_AT = 4,               /* known completions from which on a poll is worthwhile */
     SIGNALS = 2 * RECORD_RING, /* ring of completions to come; no send queue has more slots */

@@ -82,13 +82,13 @@ enum {
 };
 
 /*
- * Both ends poll stamps. A visible stamp implies that:
- * - a write within one cache line is complete, because its last word becomes visible last. Adapters write
+ * Both ends poll stamps. When a stamp is visible, the rest of its write depends on the length of the write:
+ * - A write within one cache line is complete, because its last word becomes visible last. Adapters write
  *   whole lines. Devices that copy by processor (rdma_rxe, a hypervisor between two machines of one host)
  *   write them in a few ascending pieces.
- * - a longer write may still be incomplete, because it becomes visible in any order. A processor may store
- *   the end of a copy before its middle (glibc's memcpy does so above 64 bytes, string instructions may). A
- *   line's stamp may then stand behind bytes of the ring's previous round.
+ * - A longer write may be incomplete, because it becomes visible in any order. A processor may store the end
+ *   of a copy before its middle (glibc's memcpy does so above 64 bytes, string instructions may). A line's
+ *   stamp may then follow bytes of the ring's previous round.
  * So an entry that may be written together with other lines also has a sum, and has arrived when the sum is
  * right. A record has a sum as well, since it costs next to nothing. A message of one line has a sum only
  * between two devices that both copy by processor.
