@@ -188,13 +188,13 @@ static struct send_msg *open_message(struct sender *tx, uint64_t number)
     return waits && m->w.cookie == pvn_id(number) ? m : NULL;
 }
 
-static int impossible(struct pvn_engine *e)
+static int fail_impossible_report(struct pvn_engine *e)
 {
     return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
                     "the peer's report of what it has received is not possible");
 }
 
-static int unknown(struct pvn_engine *e)
+static int fail_lost_message(struct pvn_engine *e)
 {
     return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
                     "a message that this end has completed is missing at the peer, so it cannot be "
@@ -300,7 +300,8 @@ static bool is_possible(const struct pvn_engine *e, const struct pvn_engine_repo
 
 /* Completes the messages that the receiver has and marks the others as unassigned. *first: the oldest of
  * these. 0 or the engine's error. */
-static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint64_t *first)
+static int complete_delivered(struct pvn_engine *e, const struct pvn_engine_report *r,
+                              uint64_t *first)
 {
     struct sender *tx = e->tx;
     bool nothing = missed_answer(e, r);
@@ -324,7 +325,7 @@ static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint6
         m->unassigned = true;
         tx->unassigned++;
     }
-    return nothing || again == missing ? 0 : unknown(e);
+    return nothing || again == missing ? 0 : fail_lost_message(e);
 }
 
 /* Prepares a message to be sent again from its first byte. */
@@ -356,7 +357,7 @@ static void number_slots_again(struct sender *tx, const struct pvn_engine_report
         tx->taken[i] = r->open[i].done;
 }
 
-static void answer(const struct sender *tx, uint64_t first, struct pvn_engine_answer *a)
+static void fill_answer(const struct sender *tx, uint64_t first, struct pvn_engine_answer *a)
 {
     memset(a, 0, sizeof(*a));
     a->first = first;
@@ -374,10 +375,10 @@ int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes
     if (e->state == ENG_FAILED)
         return e->err.code;
     if (!is_possible(e, r))
-        return impossible(e);
-    if (settle(e, r, &first) != 0)
+        return fail_impossible_report(e);
+    if (complete_delivered(e, r, &first) != 0)
         return e->err.code;
-    answer(tx, first, a);
+    fill_answer(tx, first, a);
     use_lanes(e, lanes, nlanes);
     e->epoch = r->epoch + 1;
     number_slots_again(tx, r);

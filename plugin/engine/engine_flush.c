@@ -51,7 +51,7 @@ static struct flush_job *find_free(struct pvn_engine *e)
 
 /* pvn_engine_received subtracts `flushed` from `msgs` in other threads. So `flushed` is counted first:
  * the difference is never too large. */
-static void done(struct pvn_engine *e, struct flush_job *j)
+static void flush_done(struct pvn_engine *e, struct flush_job *j)
 {
     eng_count(&e->rx->flushed);
     j->req.state = REQ_DONE;
@@ -84,7 +84,7 @@ static int post(struct pvn_engine *e, struct flush_job *j)
     else
         e->unposted = true;
     if (j->waiting == 0)
-        done(e, j);
+        flush_done(e, j);
     return 0;
 }
 
@@ -134,7 +134,7 @@ void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
         return;
     }
     if (--j->waiting == 0)
-        done(e, j);
+        flush_done(e, j);
 }
 
 void eng_flush_end(struct pvn_engine *e)
@@ -145,7 +145,7 @@ void eng_flush_end(struct pvn_engine *e)
             continue;
         e->rx->flushing -= j->unposted != 0;
         j->unposted = 0;
-        done(e, j);
+        flush_done(e, j);
     }
 }
 
