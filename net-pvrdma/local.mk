@@ -17,6 +17,6 @@ libpvn_rdma_data_la_SOURCES = net-pvrdma/rdma_err.c net-pvrdma/rdma_fence.c net-
     net-pvrdma/rdma_two.c net-pvrdma/rdma_tx.c net-pvrdma/rdma_tx.h net-pvrdma/rdma_wr.h
 libpvn_rdma_data_la_CFLAGS = $(libpvn_core_data_la_CFLAGS)
 
-# Beside the library, not in it: it joins RDMA with TCP, which tests of the lane alone do without.
+# These files are part of the plugin, not of the library, because they join RDMA with TCP. Tests of the lane link the library without TCP.
 libnccl_net_pvrdma_la_SOURCES += net-pvrdma/rdma_transport.c net-pvrdma/rdma_transport.h
 libnccl_net_pvrdma_la_SOURCES += net-pvrdma/rdma_adapter.c net-pvrdma/rdma_adapter.h

@@ -17,9 +17,9 @@
 
 #include "base/clock.h"
 
-/* Limits of waiting for a device that is being removed. EVENT_NS: from the first EIO to the device's event; long,
- * because the kernel takes the device away from one process after the other. REMOVAL_NS: from that event until the
- * kernel is taken to have destroyed the queue pairs. */
+/* Time limits while a device is being removed. EVENT_NS: from the first EIO to the device's event; long, because the
+ * kernel removes the device from one process after the other. REMOVAL_NS: from that event to the time at which the
+ * kernel is assumed to have destroyed the queue pairs. */
 #define EVENT_NS   (30 * PVN_NS_PER_S)
 #define REMOVAL_NS PVN_NS_PER_S
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# plugin/base: what every other part uses and that knows none of them: errors, hints, log, parameters, clock, fork, addresses, the poller.
+# plugin/base: used by all other parts and independent of them: errors, hints, log, parameters, clock, fork, addresses, the poller.
 libpvn_core_la_SOURCES += \
     plugin/base/addr.c \
     plugin/base/addr.h \

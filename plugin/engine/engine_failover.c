@@ -163,7 +163,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
 
 /* ---- sender ---- */
 
-/* The receiver has the message. */
+/* Completes a message that the receiver has. */
 static void delivered(struct pvn_engine *e, struct send_msg *m)
 {
     m->count = m->next = 1;
