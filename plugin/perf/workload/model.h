@@ -59,9 +59,9 @@ void pvn_model_free(struct pvn_model *m);
  * parameter in registration order. Caps in bytes; DDP's are PVN_DDP_FIRST_CAP and PVN_DDP_CAP.
  * `out` has room for n buckets. Returns their number.
  *
- * Gradients are taken from the last parameter to the first. In this order the backward pass
- * computes them, and DDP rebuilds its buckets in it after the first step. A bucket is closed once
- * it has reached its cap, so it may be larger (torch/csrc/distributed/c10d/reducer.cpp,
+ * Gradients are taken from the last parameter to the first. The backward pass computes them in this
+ * order, and DDP rebuilds its buckets in it after the first step. A bucket is closed once it has
+ * reached its cap, so it may be larger (torch/csrc/distributed/c10d/reducer.cpp,
  * compute_bucket_assignment_by_size, and torch/nn/parallel/distributed.py of PyTorch 2.x).
  */
 #define PVN_DDP_FIRST_CAP (1024u * 1024u)
