@@ -80,7 +80,7 @@ void tcp_free_landing(struct stream *s)
 }
 
 /* Provides memory for a payload that is copied to GPU memory when it is complete. */
-__attribute__((noinline, cold)) static int find_landing(struct tcp_lane *t, struct stream *s)
+__attribute__((noinline, cold)) static int provide_landing(struct tcp_lane *t, struct stream *s)
 {
     struct pvn_err err = PVN_ERR_INIT;
     if (s->landing_len < s->f.len || s->landing_of != s->to.copy) {
@@ -96,7 +96,7 @@ __attribute__((noinline, cold)) static int find_landing(struct tcp_lane *t, stru
     return failed(t, &err);
 }
 
-__attribute__((noinline, cold)) static int copy_on(struct tcp_lane *t, const struct stream *s)
+__attribute__((noinline, cold)) static int copy_to_gpu(struct tcp_lane *t, const struct stream *s)
 {
     struct pvn_err err = PVN_ERR_INIT;
     int rc = s->to.copy->from_host(s->to.copy, s->to.dst, s->dst, s->f.len, &err);
@@ -122,7 +122,7 @@ static bool late_acks_are_due(const struct tcp_lane *t, uint64_t seq)
     return t->acks_late >= LATE_ACKS || seq - t->late_since >= LATE_BEHIND;
 }
 
-static void want_late_acks(struct tcp_lane *t)
+static void release_late_acks(struct tcp_lane *t)
 {
     t->acks_late = 0;
     for (int i = 0; i < t->nstreams; i++)
@@ -132,7 +132,7 @@ static void want_late_acks(struct tcp_lane *t)
 /* Completes the current chunk, which has all its bytes. */
 static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int *n)
 {
-    int rc = s->to.copy && s->dst ? copy_on(t, s) : 0;
+    int rc = s->to.copy && s->dst ? copy_to_gpu(t, s) : 0;
     if (rc)
         return rc;
     s->have_frame = false;
@@ -143,7 +143,7 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     if (needs_ack && s->flags & PVN_FRAME_ACK_LATER)
         add_late_ack(t, s);
     if (t->acks_late && late_acks_are_due(t, s->f.seq))
-        want_late_acks(t);
+        release_late_acks(t);
     _Static_assert(RX_LARGE <= (int)PVN_TCP_ZEROCOPY_LEAST,
                    "no smaller chunk comes without a copy");
     s->ack_now |= needs_ack && s->f.len >= RX_LARGE && !(s->flags & PVN_FRAME_COPIED);
@@ -209,7 +209,7 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
             s->to = to;
             if (!s->dst || s->f.len == 0)
                 s->to.copy = NULL;
-            if (__builtin_expect(s->to.copy != NULL, 0) && (rc = find_landing(t, s)) != 0)
+            if (__builtin_expect(s->to.copy != NULL, 0) && (rc = provide_landing(t, s)) != 0)
                 return rc;
             s->left = s->f.len;
             s->have_frame = true;
@@ -509,7 +509,7 @@ static void be_one_way(const struct tcp_lane *t, struct stream *s)
 
 /* A stream is lost. Events of other streams, which may be acknowledged already, are reported
  * first. */
-static int lost(int rc, int others)
+static int events_before_error(int rc, int others)
 {
     return others > 0 ? others : rc;
 }
@@ -544,7 +544,7 @@ static void watch_idle(struct tcp_lane *t)
 
 /* Records the end-of-stream state. True if it is the state of the last poll, too, and the engine
  * expects no more. */
-static bool is_over(struct tcp_lane *t, enum pvn_lane_end end)
+static bool check_end(struct tcp_lane *t, enum pvn_lane_end end)
 {
     bool again = end == t->l.end && end != PVN_LANE_GOES_ON;
     t->l.end = end;
@@ -567,7 +567,7 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         /* Acknowledgements that found no room go out even if no more data arrives. */
         int rc = s->acks_due && acks_are_wanted(s) ? send_acks(t, s) : 0, others = n;
         if (rc < 0)
-            return lost(rc, others);
+            return events_before_error(rc, others);
         if (s->idle) {
             if (!polled)
                 pvn_poller_poll(PVN_POLLER_EAGER_NS);
@@ -581,14 +581,14 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             rc = send_acks(t, s);
         be_one_way(t, s);
         if (rc < 0)
-            return lost(rc, others);
+            return events_before_error(rc, others);
         ended += s->eof;
         stalled += s->stalled;
     }
     enum pvn_lane_end end = PVN_LANE_GOES_ON;
     if (__builtin_expect(ended > 0, 0) && n == 0 && ended + stalled == t->nstreams)
         end = stalled ? PVN_LANE_HALTED : PVN_LANE_ENDED;
-    if (is_over(t, end))
+    if (check_end(t, end))
         return tcp_dead(t, &t->s[0], -ECONNRESET, "receiving: the peer has closed the connection");
     watch_idle(t);
     return n;

@@ -208,7 +208,7 @@ static struct limit limit_of(const struct pvn_boot *b)
 }
 
 /* Returns the time; extends the deadline by time that does not count. */
-static double look(struct limit *l)
+static double read_clock(struct limit *l)
 {
     double now = pvn_now_s();
 
@@ -222,13 +222,13 @@ static double look(struct limit *l)
 static int wait_frame(struct pvn_boot *b, int fd, struct limit *l)
 {
     for (;;) {
-        double until = look(l) + 0.1;
+        double until = read_clock(l) + 0.1;
         int rc;
 
         if (b->stop && *b->stop)
             return -ECANCELED;
         rc = wait_fd(fd, POLLIN, until < l->deadline ? until : l->deadline, b);
-        if (rc != -ETIMEDOUT || look(l) >= l->deadline)
+        if (rc != -ETIMEDOUT || read_clock(l) >= l->deadline)
             return rc;
     }
 }

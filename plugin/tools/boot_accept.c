@@ -142,7 +142,7 @@ void pvn_boot_accept_seal(struct pvn_boot_newcomer *n, struct pvn_seal *seal, do
 
 /* Reads a newcomer's message: 1 if more is to come, 0 if it is complete, -1 if the connection is
  * not one of ours. */
-static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
+static int read_message(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
 {
     const struct pvn_sockio *io = n->seal ? &pvn_sockio_sealed : &pvn_sockio_plain;
     long want = a->length(a->arg, n);
@@ -166,8 +166,8 @@ static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
     return want < 0 ? -1 : 0;
 }
 
-/* Does the handshake, if there is one, then reads as hear does. */
-static int go_on(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
+/* Does the handshake, if there is one, then reads as read_message does. */
+static int progress(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
 {
     struct pvn_err err = PVN_ERR_INIT;
     int rc = n->seal && !n->sealed ? pvn_seal_handshake(n->seal, &err) : 0;
@@ -179,7 +179,7 @@ static int go_on(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
         return -1;
     }
     n->sealed = n->seal != NULL;
-    return hear(a, n);
+    return read_message(a, n);
 }
 
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
@@ -192,7 +192,7 @@ int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
         return errno == EINTR ? 0 : -errno;
     for (int i = 0; i < a->max; i++) {
         struct pvn_boot_newcomer *n = &a->n[i];
-        int rc = n->fd >= 0 && p[i + 1].revents ? go_on(a, n) : 1;
+        int rc = n->fd >= 0 && p[i + 1].revents ? progress(a, n) : 1;
 
         if (n->fd < 0)
             continue;

@@ -297,7 +297,7 @@ static void stop_children(struct watch *w, double now)
 
 /* Returns the time. If this process was stopped, or waited for the reader of its output, moves all
  * limits by that time. */
-static double look(struct watch *w)
+static double read_clock(struct watch *w)
 {
     double now = pvn_now_s(), stopped = w->looked_at > 0 ? pvn_boot_stopped(w->looked_at, now) : 0;
 
@@ -327,7 +327,7 @@ static void watch_children(struct watch *w)
         if (w->row_fd >= 0)
             read_rows(w);
         reap(w);
-        now = look(w);
+        now = read_clock(w);
         find_stuck(w, now);
         if (pvn_stop_flag)
             stop_children(w, now);
