@@ -54,8 +54,8 @@ struct pvn_mr {
     void *addr;   /* start of the registered range */
     size_t len;   /* bytes */
     int ptr_type; /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
-    const struct pvn_mem_copy
-        *copy;                    /* NULL: the processor or the lane accesses the memory itself */
+    /* NULL: the processor or the lane accesses the memory itself. */
+    const struct pvn_mem_copy *copy;
     unsigned gpu;                 /* ordinal of the GPU plus one, set by mem_reg; 0: host memory */
     uint32_t rkey[PVN_MAX_LANES]; /* the peer's key to write through lane i; 0 where unused */
     void *lane_mr[PVN_MAX_LANES]; /* lane i's own handle; NULL where the lane needs none */
