@@ -9,7 +9,11 @@
 #include <cstdarg>
 #include <map>
 #include <initializer_list>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -38,10 +42,18 @@ struct {
 // Connections that the same thread begins: from the one of this number on, counted from 0, there is no route. -1: there is.
 int no_route_from = -1, connections;
 
-// The error that this call has now; 0: none, it is made.
-int fault_of(const char *call, std::initializer_list<int> errors)
+// True for an address within the plugin, not within a library that it uses.
+bool is_plugins(const void *address)
 {
-    if (!armed || ++fault.seen != fault.nth || fault.which >= errors.size())
+    Dl_info of;
+    return dladdr(address, &of) && strstr(of.dli_fname, "nccl-net-pvrdma");
+}
+
+// The error that this call has now; 0: none, it is made.
+int fault_of(const char *call, std::initializer_list<int> errors,
+             const void *from = __builtin_return_address(0))
+{
+    if (!armed || !is_plugins(from) || ++fault.seen != fault.nth || fault.which >= errors.size())
         return 0;
     fault.last = fault.which + 1 == errors.size();
     fault.call = call;
@@ -116,7 +128,8 @@ VISIBLE int poll(pollfd *fds, nfds_t n, int timeout)
 }
 VISIBLE int __poll_chk(pollfd *fds, nfds_t n, int timeout, size_t)
 {
-    return poll(fds, n, timeout);
+    static auto real = next_symbol<decltype(&poll)>("poll");
+    return fault_of("poll", {EINTR, ENOMEM}) ? -1 : real(fds, n, timeout);
 }
 VISIBLE int epoll_create1(int flags) __THROW
 {
@@ -189,6 +202,66 @@ VISIBLE ssize_t getrandom(void *data, size_t len, unsigned flags)
     static auto real = next_symbol<decltype(&getrandom)>("getrandom");
     return fault_of("getrandom", {ENOSYS, EINTR}) ? -1 : real(data, len, flags);
 }
+VISIBLE int open(const char *path, int flags, ...)
+{
+    static auto real = next_symbol<int (*)(const char *, int, mode_t)>("open");
+    va_list ap;
+    va_start(ap, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    va_end(ap);
+    return fault_of("open", {EMFILE}) ? -1 : real(path, flags, mode);
+}
+VISIBLE int openat(int dir, const char *path, int flags, ...)
+{
+    static auto real = next_symbol<int (*)(int, const char *, int, mode_t)>("openat");
+    va_list ap;
+    va_start(ap, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    va_end(ap);
+    return fault_of("openat", {EACCES}) ? -1 : real(dir, path, flags, mode);
+}
+VISIBLE FILE *fopen(const char *path, const char *mode)
+{
+    static auto real = next_symbol<decltype(&fopen)>("fopen");
+    return fault_of("fopen", {ENOENT}) ? nullptr : real(path, mode);
+}
+VISIBLE ssize_t pread(int fd, void *data, size_t len, off_t offset)
+{
+    static auto real = next_symbol<decltype(&pread)>("pread");
+    int e = fault_of("pread", {SHORT, EIO});
+    return e > 0 ? -1 : real(fd, data, e && len ? 1 : len, offset);
+}
+VISIBLE ssize_t readlink(const char *path, char *data, size_t len) __THROW
+{
+    static auto real = next_symbol<decltype(&readlink)>("readlink");
+    return fault_of("readlink", {ENOENT}) ? -1 : real(path, data, len);
+}
+VISIBLE ssize_t readlinkat(int dir, const char *path, char *data, size_t len) __THROW
+{
+    static auto real = next_symbol<decltype(&readlinkat)>("readlinkat");
+    return fault_of("readlinkat", {ENOENT}) ? -1 : real(dir, path, data, len);
+}
+VISIBLE int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *),
+                           void *arg) __THROW
+{
+    static auto real = next_symbol<decltype(&pthread_create)>("pthread_create");
+    return fault_of("pthread_create", {EAGAIN}) ? EAGAIN : real(t, a, f, arg);
+}
+VISIBLE int getifaddrs(ifaddrs **list) __THROW
+{
+    static auto real = next_symbol<decltype(&getifaddrs)>("getifaddrs");
+    return fault_of("getifaddrs", {ENOMEM}) ? -1 : real(list);
+}
+VISIBLE void *dlopen(const char *name, int flags) __THROW
+{
+    static auto real = next_symbol<decltype(&dlopen)>("dlopen");
+    return fault_of("dlopen", {ENOENT}) ? real("/none", flags) : real(name, flags);
+}
+VISIBLE int madvise(void *at, size_t len, int advice) __THROW
+{
+    static auto real = next_symbol<decltype(&madvise)>("madvise");
+    return fault_of("madvise", {EINVAL}) ? -1 : real(at, len, advice);
+}
 VISIBLE int posix_fallocate(int fd, off_t offset, off_t len)
 {
     static auto real = next_symbol<decltype(&posix_fallocate)>("posix_fallocate");
@@ -257,16 +330,15 @@ TEST_P(Calls, EachFailsOnce)
     const long calls = fault.seen;
     for (long nth = 1; nth <= calls; nth++) {
         fault = {};
-        for (bool fired = true; fired && !fault.last;) {
-            fault = {nth, 0, fault.which, true, "", 0};
+        for (size_t which = 0; !fault.last; which++) {
+            fault = {nth, 0, which, true, "", 0};
             const auto before = descriptors();
             Log::get().clear();
             {
                 Net n(12); // loaded for each fault: one library does not repeat its warnings
                 const Life life = faulty_life(n);
-                fired = !fault.call.empty();
-                if (!fired)
-                    break;
+                if (fault.call.empty())
+                    break; // this call does not fail, or the life had fewer
                 const std::string what =
                     fault.call + " " + (fault.error == SHORT ? "one byte" : strerror(fault.error));
                 SCOPED_TRACE("call " + std::to_string(nth) + ", " + what);
@@ -279,7 +351,6 @@ TEST_P(Calls, EachFailsOnce)
                     << "it failed without a reason";
             }
             EXPECT_EQ(before, descriptors()) << "after call " << nth;
-            fault.which++;
         }
     }
     for (const auto &r : rounds)
@@ -289,6 +360,70 @@ TEST_P(Calls, EachFailsOnce)
     fault = {};
     Net n(12);
     EXPECT_TRUE(faulty_life(n).done);
+}
+
+// The plugin's start, all of whose calls count.
+struct Start {
+    pvn_netdrv *d = nullptr;
+    void *ctx = nullptr;
+    ncclResult_t rc = ncclInternalError;
+    int devices = 0;
+
+    Start()
+    {
+        ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+        char why[256];
+        if (pvn_netdrv_open(plugin_path(), 12, &d, why, sizeof(why)) != 0) {
+            ADD_FAILURE() << why;
+            return;
+        }
+        armed = true;
+        rc = pvn_netdrv_init(d, &ctx, 1, &config, logger, nullptr);
+        armed = false;
+        if (rc == ncclSuccess) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_devices(d, &devices));
+        }
+    }
+    ~Start()
+    {
+        if (rc == ncclSuccess) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_finalize(d, ctx));
+        }
+        pvn_netdrv_close(d);
+    }
+};
+
+// Files that cannot be read and interfaces that do not answer cost the plugin what they would have said, not its device.
+TEST(Start, SurvivesEachCallThatFails)
+{
+    int refused = 0, fired = 0;
+    fault = {};
+    EXPECT_EQ(1, Start().devices);
+    const long calls = fault.seen;
+    for (long nth = 1; nth <= calls; nth++) {
+        fault = {};
+        for (size_t which = 0; !fault.last; which++) {
+            fault = {nth, 0, which, true, "", 0};
+            const auto before = descriptors();
+            Log::get().clear();
+            {
+                const Start start;
+                SCOPED_TRACE("call " + std::to_string(nth) + ", " + fault.call);
+                fired += !fault.call.empty();
+                if (start.rc != ncclSuccess) {
+                    refused++;
+                    EXPECT_EQ("mmap", fault.call);
+                    EXPECT_TRUE(Log::get().warned({"Cannot allocate memory"})) << Log::get().text();
+                } else {
+                    EXPECT_EQ(1, start.devices) << Log::get().text();
+                }
+            }
+            EXPECT_EQ(before, descriptors()) << "after call " << nth;
+        }
+    }
+    printf("%d faults fired, and %d starts were refused\n", fired, refused);
+    EXPECT_LT(300, fired);
+    EXPECT_GE(1, refused);
 }
 
 // The control connection is there, and the only lane's data connection cannot be made.
