@@ -39,7 +39,6 @@ static bool resolve(const char *library, char *why, size_t size)
 
         if (!address && symbols[i].required) {
             snprintf(why, size, "%s has no function %s", library, symbols[i].name);
-            dlclose(handle);
             return false;
         }
         memcpy((char *)&nl + symbols[i].offset, &address, sizeof(address));
