@@ -182,7 +182,6 @@ struct tcp_lane {
     struct pvn_lane l;
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
-    int up;
     bool has_workers;
     unsigned epoch; /* fork epoch of the process that owns the lane, its workers and sockets */
     bool fenced;    /* the streams are closed; data that they brought is still reported */

@@ -10,15 +10,6 @@
 
 #ifdef __cplusplus
 extern "C" {
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif
-
-#ifdef __cplusplus
-extern "C" {
 #endif
 
 /* Sizes of the drawing and of a panel in it, in pixels. */
