@@ -51,7 +51,7 @@ static int dial_failed(struct tcp_lane *t, struct stream *s, int code)
     char text[PVN_ERR_TEXT_LEN];
     int rc = tcp_dead(t, s, code, "connecting");
 
-    if (!t->l.lone || !pvn_retry_may_help(code))
+    if (!t->l.sole || !pvn_retry_may_help(code))
         return rc;
     if (s->redials == 0) {
         s->first_failed_ns = now;

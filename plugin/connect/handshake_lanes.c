@@ -216,7 +216,7 @@ static int arrange(struct pvn_conn *c, const int *own, int pairs)
             old[i]->ops->close(old[i]);
         }
     c->nlanes = pairs;
-    c->lane[0]->lone = pairs == 1 && !c->cfg.beside && !resumes(c);
+    c->lane[0]->sole = pairs == 1 && !c->cfg.beside && !resumes(c);
     return lost[0] && !kept_better ? fall_back(c, lost) : 0;
 }
 

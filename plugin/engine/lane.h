@@ -359,7 +359,7 @@ struct pvn_lane {
     int idx;       /* index in the comm, the same at both ends once paired */
     int sender;    /* 1: this end sends data, 0: it receives */
     int nlanes;    /* of the comm; set by the engine */
-    bool lone;     /* no other lane can replace this one; set by the connection before bind */
+    bool sole;     /* no other lane can replace this one; set by the connection before bind */
     bool idle;     /* no request of the comm is open; set by the engine before kick */
     int abandoned; /* 1: nobody waits for the posted requests; set by the connection before stop */
     /* The next kick has work to do. The engine sets this with every post and event unless the lane has

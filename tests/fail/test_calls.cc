@@ -427,7 +427,7 @@ TEST(Start, SurvivesEachCallThatFails)
 }
 
 // The control connection is there, and the only lane's data connection cannot be made.
-TEST_P(Calls, ALoneLaneIsDialledUntilItsTimeIsOver)
+TEST_P(Calls, ASoleLaneIsDialledUntilItsTimeIsOver)
 {
     Net n(12);
     connections = 0;
