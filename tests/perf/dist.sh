@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The source archive is complete and the same whoever makes it and when; benchmarks do not measure something else
-# than they say.
+# Tests the source archive: it is complete, and its bytes do not depend on who makes it or when.
+# Tests the benchmarks' scripts without measuring: they refuse a tree in which they would measure something else than
+# they report, and their tables leave out rounds that cannot be compared.
 # run-all limit: 600
 set -u
 build=$PVN_BUILDDIR
@@ -11,7 +12,7 @@ tmp=$(mktemp -d)
 name=pvn-dist-$$
 trap 'chmod -R u+w "$build/$name" 2>/dev/null; rm -rf "$tmp" "$build/$name"' EXIT
 
-# verdict NAME STATUS: prints ok, or not ok and what was printed
+# verdict NAME STATUS: prints ok, or not ok and the step's output
 verdict() {
     if [ "$2" = 0 ]; then
         echo "ok $1"
@@ -45,7 +46,7 @@ verdict "its files have the time of SOURCE_DATE_EPOCH and no owner" $?
 
 if [ -e "$src/.git" ] && git -C "$src" ls-files >"$tmp/tracked" 2>/dev/null; then
     tar -tf "$tmp/one" | sed "s|^$name/||" | sort -u >"$tmp/packed"
-    # But what serves the repository itself.
+    # The archive leaves out the files that serve the repository alone.
     grep -vE '(^|/)\.gitignore$|^\.ci/' "$tmp/tracked" | sort | comm -23 - "$tmp/packed" >"$tmp/out"
     [ ! -s "$tmp/out" ]
     verdict "the archive has every file of the repository" $?
@@ -53,7 +54,7 @@ else
     echo "skip the archive's completeness: this is not a git checkout"
 fi
 
-# A folder in which softverbs is neither built nor can be.
+# A folder without softverbs and without a Makefile that could build it.
 mkdir -p "$tmp/empty/.libs"
 printf '#!/bin/sh\nexit 0\n' >"$tmp/empty/pvn-perf"
 chmod +x "$tmp/empty/pvn-perf"
@@ -68,7 +69,8 @@ else
     echo "skip instructions.sh: there is no valgrind (package valgrind)"
 fi
 
-# The table has, of rounds at two distances, those of the commoner one, and not those during which it changed.
+# The table of tcp.sh has only the rounds at the most frequent distance between the cores. It leaves out rounds during
+# which the distance changed.
 printf '%s\n' 1,25,26 2,160,165 3,27,25 4,25,160 5,158,163 6,26,25 >"$tmp/distance.csv"
 row() { printf '%s,30,30,pvrdma,11,0,latency,,2,1,1,1,8,100,%s,pinned\n' "$1" "$2"; }
 for m in 1 3 6; do row "$m" 5; done >"$tmp/p2p.csv"

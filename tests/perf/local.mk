@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/perf/: pvn-perf. Its parts linked in, and the program itself run on tests/support/testnet.c, a
-# small plugin that misbehaves on request.
+# tests/perf/: tests of pvn-perf. Some link its parts in. Others run the program on tests/support/testnet.c, a small
+# plugin that misbehaves on request.
 check_LTLIBRARIES += tests/support/testnet.la
 tests_support_testnet_la_SOURCES = tests/support/testnet.c
 tests_support_testnet_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
@@ -12,13 +12,13 @@ check_LTLIBRARIES += tests/support/libpmix.la
 tests_support_libpmix_la_SOURCES = tests/support/fakepmix.c
 tests_support_libpmix_la_LDFLAGS = $(AM_LDFLAGS) -version-info 2:0:0 -rpath $(abs_builddir)/tests/support
 
-# A net plugin that does the least, beside which tests/bench/tcp.sh --bare measures the others.
+# A minimal net plugin, which tests/bench/tcp.sh --bare measures beside the others.
 check_LTLIBRARIES += tests/bench/bare_net.la
 tests_bench_bare_net_la_SOURCES = tests/bench/bare_net.c
 tests_bench_bare_net_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/bench
 
-# Bare verbs, for tests/bench/rdma.sh --bare.
+# Verbs without a plugin, for tests/bench/rdma.sh --bare.
 check_LTLIBRARIES += tests/bench/bare_verbs.la
 tests_bench_bare_verbs_la_SOURCES = tests/bench/bare_verbs.c
 tests_bench_bare_verbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
@@ -29,7 +29,7 @@ tests_bench_bare_verbs_la_LIBADD = -libverbs
 check_PROGRAMS += tests/bench/core_distance
 tests_bench_core_distance_SOURCES = tests/bench/core_distance.c
 tests_bench_core_distance_LDADD = -lpthread
-# The two calls that no plugin over TCP does without, and nothing else.
+# The two socket calls that every plugin over TCP needs, and nothing else.
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
 # The cost and the saving of zero-copy at each end, without a plugin.

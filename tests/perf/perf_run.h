@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf as a program: runs it, as one process or as the ranks of a launcher, and keeps what it
-// printed.
+// Functions that run pvn-perf, as one process or as the ranks of a launcher, and return its exit status and
+// output.
 #ifndef PVN_TESTS_PERF_RUN_H
 #define PVN_TESTS_PERF_RUN_H
 
@@ -66,7 +66,8 @@ struct Outcome {
     std::string out, err;
 };
 
-// args are shell words; env is put in front of them. 124: it did not end by itself.
+// Runs pvn-perf with the shell words args; env ("NAME=VALUE ...") stands in front of the command. Status 124: it was
+// ended after 100 s.
 inline Outcome Perf(const std::string &args, const std::string &env = "",
                     const std::string &out = "")
 {
@@ -85,8 +86,9 @@ inline std::string Ring(const std::string &more)
     return "ring --plugin t=" + kTestnet + " --iters 2 --warmup 1 --check " + more;
 }
 
-// A run with a fault of testnet's in rank 1. After some of them nothing moves, which a short limit shows soon; on a machine that holds
-// a rank up for as long, a long one does.
+// Runs pvn-perf with a fault of testnet in rank 1. Some faults stop all traffic: then --timeout is short first, and the
+// run is repeated with a long one if stderr does not contain `says`, because a busy machine may delay a rank for as
+// long as the short one.
 inline Outcome PerfWithFault(const std::string &args, const std::string &fault,
                              const std::string &says)
 {
@@ -106,7 +108,7 @@ inline Outcome PerfWithFault(const std::string &args, const std::string &fault,
 
 // ---- Launchers ----
 
-// Starts one process per rank, each with the environment that the function gives it.
+// Starts n processes, one per rank. env(rank, n) returns the environment of each.
 inline std::vector<Outcome> Launch(int n, const std::string &args,
                                    std::string (*env)(int rank, int n))
 {
@@ -124,7 +126,7 @@ inline int g_port;
 
 inline void NewPort()
 {
-    // Below the range the kernel hands out, and not the same in two runs of the tests at a time.
+    // Ports below the kernel's ephemeral range. Runs of the tests at the same time have other ones.
     g_port = 15000 + static_cast<int>((static_cast<unsigned>(getpid()) * 7u +
                                        static_cast<unsigned>(g_port) * 13u + 1) %
                                       8000u);

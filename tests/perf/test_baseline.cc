@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf --baseline, as its users run it: a run beside an earlier one whose figures are changed here
-// to what the machine could never do by itself. And what such a file says of its run.
+// Tests pvn-perf --baseline from the command line. The earlier run is a real one, whose figures the tests change to
+// values that no machine reaches. One test is of the command line that the JSON file records.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -41,7 +41,8 @@ class Baseline : public testing::Test
         Outcome r = Perf(p2p + (dir / "base.json"));
         ASSERT_EQ(0, r.status) << r.err;
     }
-    // Changes the earlier run: its document, and each of its medians by a factor.
+    // Changes the earlier run: multiplies its medians by a factor (`latency` if the value is a time, else `bandwidth`),
+    // then calls `more` with its document.
     void change(
         double latency, double bandwidth,
         const std::function<void(json_t *)> &more = [](json_t *) {})
@@ -79,7 +80,7 @@ TEST_F(Baseline, WorseIsStatus1)
     EXPECT_EQ(1, json_integer_value(json_object_get(j.get(), "status")));
     json_t *first = json_array_get(json_object_get(j.get(), "summary"), 0);
     EXPECT_LT(0, json_number_value(json_object_get(first, "baseline_median")));
-    // Only one of the four.
+    // Only one of the four rows is better.
     change(1, 1, [](json_t *doc) {
         json_t *row;
         size_t i;
@@ -112,7 +113,7 @@ TEST_F(Baseline, WhatIsUnlikeIsSaid)
         json_object_set_new(doc, "host", json_string("elsewhere"));
         json_object_set_new(last, "via", json_string("rdma"));
         json_object_set_new(json_array_get(rows, 0), "bytes", json_integer(16));
-        // A lone plugin may have had another name.
+        // A run of one plugin is comparable whatever the plugin's name was.
         for (size_t i = 0; i < 4; i++)
             json_object_set_new(json_array_get(rows, i), "plugin", json_string("before"));
     });
@@ -144,7 +145,7 @@ TEST_F(Baseline, BadFilesAreRefusedBeforeTheRun)
     Outcome r = compare();
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("then.json")) << r.err;
-    // No point in common.
+    // The two runs have no point in common.
     change(1, 1, [](json_t *doc) {
         for (size_t i = 0; i < 4; i++)
             json_object_set_new(json_array_get(json_object_get(doc, "summary"), i), "ranks",
@@ -159,7 +160,7 @@ TEST_F(Baseline, BadFilesAreRefusedBeforeTheRun)
     EXPECT_EQ(2, compare("--tolerance 100").status);
 }
 
-// Arguments are bytes; each has its place in the command all the same.
+// Arguments may be any bytes. One that is not UTF-8 is replaced in part and keeps its index in "command".
 TEST(Json, HasArgumentsThatAreNotUtf8)
 {
     Outcome r = Perf("p2p --sizes 8 --iters 2 --warmup 0 --env X=$(printf 'a\\377b') --json - "

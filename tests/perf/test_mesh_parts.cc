@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf mesh without a network: its rounds, and what it finds in a matrix.
+// Tests two parts of pvn-perf mesh without a network: the schedule of its rounds, and the findings that it derives
+// from a matrix of results.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace
 
 // ---- Rounds ----
 
-// Checks that every pair comes once, and in a round no rank and no adapter twice; the rounds.
+// Checks that every pair is measured once, and that no round uses a rank or an adapter twice. Returns the number of
+// rounds.
 int CheckRounds(const std::vector<uint64_t> &place)
 {
     const int n = static_cast<int>(place.size());
@@ -113,7 +115,7 @@ struct Matrix {
         for (double &v : value)
             v *= v > 0 ? d(rng) : 1;
     }
-    // The sentences, those of both directions as one.
+    // The findings as sentences; a finding of both directions is one sentence.
     std::vector<std::string> Say()
     {
         struct pvn_mesh_finding *f = nullptr;
@@ -264,7 +266,7 @@ TEST(Find, PathsNearTheMedianAreAllAlike)
                             "the median"});
 }
 
-// A busy host disturbs some parts of a measurement; a slow path is slow in all.
+// A busy host disturbs only some parts of a measurement. A slow path is slow in all of them.
 TEST(Find, APathThatIsSlowInPartAloneIsNotCalledSlow)
 {
     const std::string unsteady = "2 of 12 paths were slow for a part of their time and not for all "
@@ -289,7 +291,7 @@ TEST(Find, APathThatIsSlowInPartAloneIsNotCalledSlow)
               (Said{"the path from host c2 to host c0: 4.0 times the median latency", unsteady}));
 }
 
-// Paths within a host are of another kind, here ten times as fast; those between hosts are not slow.
+// Paths within a host, here ten times as fast, are judged apart, so that paths between hosts do not count as slow.
 TEST(Find, HostsWithSeveralRanks)
 {
     Matrix x(Hosts(4, 3));
@@ -314,7 +316,7 @@ TEST(Find, OneRankOfAHost)
     EXPECT_EQ(x.Say(), Said{"rank 3 on c1 sends at 0.25 of the median to everybody: its side"});
 }
 
-// Two hosts alone do not show whose side it is.
+// Results of two hosts alone cannot show which host is slow.
 TEST(Find, TwoHostsAloneShowTheirPathsOnly)
 {
     Matrix x(Hosts(2, 4));
@@ -348,7 +350,8 @@ TEST(Find, HighLatencyIsFoundAsLowBandwidthIs)
     EXPECT_EQ(y.Say(), Said{"the path from host c1 to host c2: 4.0 times the median latency"});
 }
 
-// Racks of so many hosts, with that between them.
+// A matrix of racks with the given numbers of hosts, and `each` ranks per host. Paths between racks have the value
+// `between`.
 Matrix Racks(const std::vector<int> &sizes, double between, int each = 1, bool latency = false)
 {
     int hosts = std::accumulate(sizes.begin(), sizes.end(), 0), rack = 0, until = sizes[0];
@@ -368,7 +371,7 @@ Matrix Racks(const std::vector<int> &sizes, double between, int each = 1, bool l
     return x;
 }
 
-// Most paths are slow with equal racks, and the median of all would be that of the trunk.
+// Most paths cross the slow trunk if the racks are equal, so the median of all paths would be the trunk's.
 TEST(Find, RacksThatASlowTrunkJoins)
 {
     const std::string tail = " within each group: look at what joins them";
@@ -410,7 +413,7 @@ TEST(Find, WhatIsSlowWithinARackIsNamedBesideTheTrunk)
                              "the path from host c0 to host c1 is at 0.60 of the median"}));
 }
 
-// A path between them that is not slow, or was not measured: no groups. Neither is a slow host alone one.
+// Hosts are no groups if one path between them is fast or was not measured. One slow host is no group either.
 TEST(Find, WhatIsNoGroup)
 {
     for (double v : {760.0, static_cast<double>(NAN)}) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf's knowledge of the plugin that it has loaded: its statistics and its file's sum.
+// Tests what pvn-perf reads of the plugin that it has loaded: its statistics file and the SHA-256 of its library.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -20,7 +20,7 @@ extern "C" {
 namespace
 {
 
-// A process with comms that are open, closed and failed, as the plugin writes them.
+// A fixture whose statistics file is as the plugin writes it, with comms that are open, closed and failed.
 class OwnStats : public testing::Test
 {
   protected:
@@ -121,7 +121,7 @@ TEST_F(OwnStats, TransportsAreKnownFromTheLanesText)
     EXPECT_EQ(pvn_via_of_lanes("rdmax on a"), static_cast<uint32_t>(PVN_VIA_OTHER));
 }
 
-// The examples of FIPS 180-4, and lengths around the padding's corners against sha256sum.
+// The examples of FIPS 180-4. Lengths around the padding's boundaries are compared with sha256sum.
 TEST(Sha256, SumsAreThoseOfTheStandard)
 {
     char out[PVN_SHA256_TEXT];

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf's messages between pairs of ranks, without a network: NCCL's rounds, channels and parts, and the sizes of a
-// mixture of experts.
+// Tests how pvn-perf plans messages between pairs of ranks, without a network: rounds, channels and parts as in NCCL,
+// and the message sizes of a mixture of experts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ TEST(PairsPlan, RoundsAreThoseOfNccl)
     EXPECT_EQ(pvn_pairs_round(&a.p, 0, 0), 2) << "from 3 ranks before";
 }
 
-// Both ends of an operation have it in the same round, batch and channel, and nobody has two in one round.
+// Both ends place an operation in the same round, batch and channel. No rank has two operations in one round.
 TEST(PairsPlan, BothEndsAgree)
 {
     for (int n : {1, 2, 3, 5, 8, 13, 31}) {
@@ -162,14 +162,14 @@ TEST(Moe, EveryTokenGoesToTwoExperts)
             }
             EXPECT_EQ(sum, 2u * tokens);
         }
-        // As uneven as pvn-perf(1) says: of the fullest expert, beside an even share.
+        // The fullest expert's load, relative to an even share, is within the range that pvn-perf(1) states.
         double most = static_cast<double>(*std::max_element(load, load + 8)) / (2.0 * tokens);
         EXPECT_GT(most, 1.1) << layer;
         EXPECT_LT(most, 2.0) << layer;
     }
 }
 
-// The figures of two builds can only be compared if they route alike.
+// Results of two builds are comparable only if both route tokens alike.
 TEST(Moe, RoutesAlikeInEveryBuild)
 {
     uint64_t count[PVN_MOE_EXPERTS];

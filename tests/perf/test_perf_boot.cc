@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of pvn-perf find each other, and how the failure of one reaches the others.
+// Tests the rendezvous of pvn-perf's ranks: how they find each other, and how the failure of one reaches the others.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -74,7 +74,7 @@ TEST(MeetingOverTcp, ConnectionsOfOthersDoNotDisturb)
     std::vector<std::thread> ranks;
     std::vector<int> rc(n, -1), sum(n, 0);
 
-    // A scanner that says nothing, one that leaves at once, and one that sends noise.
+    // Port scanners: one that sends nothing, one that disconnects at once, and one that sends noise.
     ranks.emplace_back([&] {
         int silent = Dial(port);
         close(Dial(port));
@@ -152,7 +152,7 @@ TEST(MeetingOverTcp, RanksOfOtherJobsAreTurnedAway)
     pvn_boot_close(&b1);
 }
 
-// Rank 0 had waited for a minute for a rank that it had refused.
+// Before the fix rank 0 waited a minute for a rank that it had refused.
 TEST(MeetingOverTcp, ARefusedRankOfTheJobEndsTheMeeting)
 {
     struct {
@@ -187,14 +187,14 @@ TEST(MeetingOverTcp, ARefusedRankOfTheJobEndsTheMeeting)
         std::string says = "rank " + std::to_string(w.rank) + " on " + name +
                            " (127.0.0.1) was refused: " + w.reason;
         EXPECT_NE(strstr(why0, says.c_str()), nullptr) << why0;
-        // The rank that was there before has the reason as well.
+        // Rank 1, which had joined before, reports the reason as well.
         EXPECT_NE(pvn_boot_barrier(&b1), 0);
         EXPECT_NE(strstr(b1.why, says.c_str()), nullptr) << b1.why;
         pvn_boot_close(&b1);
     }
 }
 
-// The hello of another version is not waited for to its end.
+// Rank 0 refuses another version before its hello is complete.
 TEST(MeetingOverTcp, AnotherVersionOfTheProgramIsRefusedAtOnce)
 {
     const int port = FreePort();
@@ -215,7 +215,7 @@ TEST(MeetingOverTcp, AnotherVersionOfTheProgramIsRefusedAtOnce)
     EXPECT_NE(strstr(why, "another version of pvn-perf"), nullptr) << why;
 }
 
-// A launcher starts a rank again whose first process has connected and died.
+// The launcher restarts a rank whose first process connected and died.
 TEST(MeetingOverTcp, ARankThatWasStartedAgainTakesItsSeat)
 {
     const int port = FreePort();
@@ -244,7 +244,7 @@ TEST(Boot, ReasonsAndDeathsReachTheOthers)
     char why[256];
     pvn_boot b[3];
 
-    // All three ranks in one process: each takes its ends by hand.
+    // All three ranks are in this process, so the test picks each rank's sockets itself.
     ASSERT_EQ(pvn_boot_pairs(3, &pairs, why, sizeof(why)), 0);
     int fd0[3] = {-1, pairs[2], pairs[4]}, fd1[1] = {pairs[3]}, fd2[1] = {pairs[5]};
     for (int i = 0; i < 3; i++) {
@@ -270,7 +270,7 @@ TEST(Boot, ReasonsAndDeathsReachTheOthers)
     free(pairs);
 }
 
-// A message is its first byte's length of bytes; '!' begins none.
+// A message's first character is its length as a digit. '!' makes it invalid.
 long Length(void *, const pvn_boot_newcomer *n)
 {
     return n->got == 0 ? 1 : n->text[0] == '!' ? -1 : n->text[0] - '0';

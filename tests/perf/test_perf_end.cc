@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// How a run of pvn-perf ends before its time: interrupted, with nobody reading, refused by the
-// plugin. It writes what was measured, says why once and leaves no statistics that look like a
-// crash.
+// Tests runs of pvn-perf that end early: interrupted, with a closed output, or refused by the plugin. Each writes
+// the results so far, gives the reason once, and leaves no statistics file as a crash would.
 #include <gtest/gtest.h>
 
 #include <jansson.h>
@@ -47,7 +46,7 @@ class End : public testing::Test
         else
             setenv("NCCL_PVRDMA_STATS_DIR", saved.c_str(), 1);
     }
-    // Starts pvn-perf in a process group of its own; its standard output is the pipe out.
+    // Starts pvn-perf in a process group of its own. Its standard output goes to the pipe `out`.
     void Start(std::vector<std::string> args)
     {
         std::vector<char *> argv{const_cast<char *>(kPerf.c_str())};
@@ -79,7 +78,7 @@ class End : public testing::Test
         out = p[0];
         printed.clear();
     }
-    // Reads standard output until it has the text, or ends.
+    // Reads standard output until it contains the text or ends.
     bool ReadUntil(const std::string &text)
     {
         char buf[4096];
@@ -94,13 +93,13 @@ class End : public testing::Test
         }
         return true;
     }
-    // The exit status, 128 + signal when it was killed by one.
+    // Returns the exit status, or 128 + the signal that killed the process.
     int Wait()
     {
         int st = 0;
 
         if (out >= 0)
-            ReadUntil("\x01"); // to the end
+            ReadUntil("\x01"); // never printed: reads to the end
         waitpid(pid, &st, 0);
         pid = 0;
         return WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
@@ -116,7 +115,7 @@ class End : public testing::Test
             closedir(d);
         return n ? n - 2 : 0;
     }
-    // True once both ranks' plugins have moved messages, so that neither has still to begin.
+    // Waits until the plugins of both ranks have moved messages, so that both ranks have begun.
     bool BothRun()
     {
         for (Deadline wait; wait.left(); usleep(20000)) {
@@ -149,7 +148,7 @@ class End : public testing::Test
     int out = -1;
 };
 
-// A soak of hours that is interrupted, or loses a rank, has its totals.
+// A soak test of hours still prints its totals if it is interrupted or loses a rank.
 TEST_F(End, ASoakThatIsInterruptedHasItsTotals)
 {
     Start({"p2p", "--plugin", "t=" + kTestnet, "--duration", "60", "--interval", "0.2", "--sizes",
@@ -199,7 +198,7 @@ TEST_F(End, CtrlCWritesWhatWasMeasured)
                dir / "f.json", "--csv", dir / "f.csv"});
         ASSERT_TRUE(ReadUntil("8 KiB")) << printed << Slurp(dir / "err");
         EXPECT_EQ(FilesLeft(), 3) << "they are there while it runs";
-        // As a terminal does: to all processes of the group.
+        // A terminal sends the signal to all processes of the group, too.
         ASSERT_EQ(kill(-pid, sig), 0);
         EXPECT_EQ(Wait(), 128 + sig) << Slurp(dir / "err");
         EXPECT_NE(printed.find("INTERRUPTED"), std::string::npos) << printed;
@@ -243,8 +242,8 @@ TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
     json_decref(j);
 }
 
-// As Ctrl-Z and fg do it: no rank was without progress for so long. The others go on a moment before rank 1, for which they
-// wait all the time, and the parent before them.
+// Ctrl-Z and fg stop and continue all processes. The time in between must not count as time without progress. The
+// parent continues first and rank 1, for which the others wait, last.
 TEST_F(End, ARunThatIsStoppedForLongerThanItsLimitGoesOn)
 {
     setenv("TESTNET_FAULT", "late:1", 1);
@@ -286,7 +285,7 @@ TEST_F(End, AClosedPipeEndsTheRun)
     json_decref(j);
 }
 
-// A standard output that the caller has closed: the file that is opened next is not in its place.
+// The caller closed standard output. The next file that is opened must not become descriptor 1.
 TEST_F(End, AClosedStandardOutputIsNotTheFile)
 {
     Outcome r =
@@ -336,7 +335,7 @@ TEST_F(End, RanksThatWereNotRefusedCloseToo)
     EXPECT_EQ(FilesLeft(), 0);
 }
 
-// One rank of a launcher's is interrupted, the others hear of it.
+// The interruption of one rank under a launcher reaches the others.
 TEST_F(End, AnInterruptedRankEndsTheOthers)
 {
     std::vector<std::thread> ranks;
@@ -351,7 +350,7 @@ TEST_F(End, AnInterruptedRankEndsTheOthers)
                          "; exec \"$@\"' -");
         });
     EXPECT_TRUE(BothRun());
-    // timeout(1), which passes it on.
+    // The process is timeout(1), which passes the signal on.
     EXPECT_EQ(kill(std::stoi(Slurp(dir / "pid1")), SIGTERM), 0);
     for (auto &t : ranks)
         t.join();

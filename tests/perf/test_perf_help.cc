@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The help of pvn-perf, a command line without a mode, and what bash completes.
+// Tests the help of pvn-perf, a command line without a mode, and bash completion.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The histogram of pvn-perf's latencies: every figure read from it is within the stated error of the
-// sorted values, whatever they are.
+// Tests the histogram of pvn-perf's latencies: every figure read from it is within the stated error of the
+// figure computed from the sorted values, for every distribution.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::unique_ptr<pvn_hist> Of(const std::vector<uint64_t> &values)
     return h;
 }
 
-// The definition of pvn_hist_percentile, on the values themselves.
+// Computes the percentile as pvn_hist_percentile defines it, from the values themselves.
 uint64_t Exact(std::vector<uint64_t> v, double q)
 {
     size_t rank = static_cast<size_t>(std::ceil(q * static_cast<double>(v.size())));
@@ -44,7 +44,7 @@ TEST(Hist, BucketsFollowEachOther)
         ASSERT_GE(high, low);
         ASSERT_EQ(pvn_hist_index(low), i);
         ASSERT_EQ(pvn_hist_index(high), i);
-        // The middle is no further from either end than the stated error.
+        // A bucket's midpoint is within the stated error of both ends.
         ASSERT_LE(static_cast<double>(high - low) / 2, PVN_HIST_ERROR * static_cast<double>(low))
             << i;
         next = high + 1;
@@ -114,7 +114,7 @@ TEST(Hist, MergedIsAsIfAddedToOne)
     EXPECT_EQ(h->max, one->max);
     EXPECT_DOUBLE_EQ(h->sum, one->sum);
     EXPECT_TRUE(std::equal(h->bucket, h->bucket + PVN_HIST_BUCKETS, one->bucket));
-    // An empty one changes nothing, its minimum of 0 included; into an empty one all is taken over.
+    // Merging an empty histogram changes nothing: its minimum of 0 is ignored. An empty one takes all values over.
     pvn_hist_merge(h.get(), Of({}).get());
     EXPECT_EQ(h->min, one->min);
     auto empty = Of({});

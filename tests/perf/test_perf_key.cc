@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The meetings of pvn-perf with a job's key: what is on the wire, who is refused with which reason at both ends, and that
-// ranks end as they do without one.
+// Tests the rendezvous of pvn-perf's ranks with a job's key: which bytes are readable on the wire, which peers are
+// refused with which reason at both ends, and that failures end the ranks as they do without a key.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ int Socket(int port, bool listens)
     return -1;
 }
 
-// Until somebody listens there.
+// Connects to the port; repeats until somebody listens there.
 [[maybe_unused]] int Dial(int port)
 {
     for (Deadline wait; wait.left(); usleep(20000)) {
@@ -59,7 +59,8 @@ int Socket(int port, bool listens)
     return name;
 }
 
-// Passes one connection on, and keeps what has passed; from the byte `damage` on from the listener's end, one is changed.
+// A proxy for one connection, which records the bytes of both directions. If `damage` is not 0 it changes one byte from
+// the listener: the last one of the first read that ends beyond that offset.
 class Tap
 {
   public:
@@ -74,7 +75,7 @@ class Tap
         thread.join();
         close(lfd);
     }
-    std::string passed[2]; // from who has connected, and to it
+    std::string passed[2]; // from the connecting side, and to it
     std::atomic<bool> damaged{false};
 
   private:
@@ -139,7 +140,7 @@ class Key : public testing::Test
     {
         return key.empty() ? "" : " NCCL_PVRDMA_KEY_FILE=" + (dir / key);
     }
-    // Two ranks, the second of which connects to another port.
+    // Runs two ranks. The second connects to the port `at`.
     std::vector<Outcome> Two(const std::string &args, const std::string &key0,
                              const std::string &key1, int port1 = 0)
     {
@@ -154,7 +155,7 @@ class Key : public testing::Test
         one.join();
         return r;
     }
-    // One exchange of `pvn-perf serve` and its client.
+    // Runs `pvn-perf serve` and one client.
     std::vector<Outcome> Served(const std::string &key0, const std::string &key1, int port1 = 0)
     {
         std::vector<Outcome> r(2);
@@ -199,7 +200,7 @@ TEST_F(Key, ABuildWithoutOpenSslRefusesIt)
 
 #else
 
-// Without a key all of it can be read, with one nothing but the knock.
+// Without a key all bytes are readable on the wire. With one only the knock (the first message) is.
 TEST_F(Key, RanksMeetAndNothingIsReadBetweenThem)
 {
     for (const char *key : {"", "right"}) {
@@ -210,9 +211,10 @@ TEST_F(Key, RanksMeetAndNothingIsReadBetweenThem)
         EXPECT_EQ(0, r[0].status) << r[0].err;
         EXPECT_EQ(0, r[1].status) << r[1].err;
         EXPECT_EQ("", r[0].err + r[1].err);
-        // The rank that says where it runs; results go back.
+        // The rank sends its host name and its results.
         EXPECT_GT(tap.passed[0].size(), 500u);
-        // And the rest of its field: a name of two bytes is found in sealed bytes, too, now and then.
+        // The search includes zeros of the host name's field, because encrypted bytes contain a name of two bytes
+        // by chance now and then.
         EXPECT_EQ(*key == '\0',
                   tap.passed[0].find(Host() + std::string(6, '\0')) != std::string::npos);
         EXPECT_EQ(*key == '\0', tap.passed[0].find("bnvp") != std::string::npos) << "frames";
@@ -294,7 +296,7 @@ TEST_F(Key, ServeRefusesAnotherKeyOrNoneAndSoDoesItsClient)
     }
 }
 
-// Older builds refuse a knock, and the client does not go on in the clear.
+// Older builds refuse a knock. The client then does not continue unencrypted.
 TEST_F(Key, AnOlderServerRefusesAKnockByTheOptionThatItDoesNotKnow)
 {
     pvn_boot_knock knock{};
@@ -339,7 +341,7 @@ TEST_F(Key, AnOlderRankZeroRefusesAKnockAsAnotherVersion)
     SAYS(r.err, "): rank 0 runs another version of pvn-perf?");
 }
 
-// They hold nobody up, and end nothing.
+// Other connections and ranks without the key neither delay the job nor end it.
 TEST_F(Key, OthersAndRanksWithoutTheKeyDoNotDisturb)
 {
     std::atomic<bool> over{false};
@@ -360,7 +362,7 @@ TEST_F(Key, OthersAndRanksWithoutTheKeyDoNotDisturb)
             (void)!send(fd, &knock, i % 3 ? sizeof(knock) : 5, MSG_NOSIGNAL);
             fds.push_back(fd);
         }
-        // Refused with the reason; that of the token's is no answer that says yes.
+        // This knock is refused with a reason, and the answer proves nothing about the token.
         int fd = Dial(g_port);
         knock.version = 3;
         (void)!send(fd, &knock, sizeof(knock), MSG_NOSIGNAL);
@@ -386,7 +388,7 @@ TEST_F(Key, OthersAndRanksWithoutTheKeyDoNotDisturb)
     EXPECT_LE(Count(r[0].err, "was refused"), 8) << "a line for each of the first";
 }
 
-// A token that was seen on the wire gives nobody a seat.
+// A replayed knock does not make its sender a rank of the job.
 TEST_F(Key, AKnockThatIsRepeatedProvesNothing)
 {
     int at = g_port + 1;
@@ -445,7 +447,7 @@ std::string Stops(int rank, int n)
     return Torchrun(rank, n) + " TESTNET_FAULT=error:5 TESTNET_FAULT_RANK=1";
 }
 
-// The reason of a rank reaches the others, and who is killed is missed, as without a key.
+// A rank's reason reaches the others, and they notice a killed rank, as without a key.
 TEST_F(Key, FailuresAndDeathsReachTheOthers)
 {
     setenv("NCCL_PVRDMA_KEY_FILE", (dir / "right").c_str(), 1);
@@ -456,7 +458,7 @@ TEST_F(Key, FailuresAndDeathsReachTheOthers)
     SAYS(r[1].err, "rank 1");
     EXPECT_EQ(std::string::npos, (r[0].err + r[2].err).find("without giving a reason"));
     NewPort();
-    // The relay ends with its rank: the pipe has no other writer.
+    // The relay must end with its rank: the loop that reads `dies` ends when no process of the rank holds the pipe.
     FILE *dies = popen((Torchrun(1, 2) + " sh -c 'echo $$; exec " + kPerf + " " +
                         Ring("--iters 100000000 --timeout 30") + "' 2>&1")
                            .c_str(),
@@ -465,7 +467,7 @@ TEST_F(Key, FailuresAndDeathsReachTheOthers)
     char line[512];
     ASSERT_NE(nullptr, fgets(line, sizeof(line), dies));
     pid_t pid = atoi(line);
-    // Its second child is the rank: the meeting is over.
+    // The process has a second child, the rank, once the rendezvous is complete.
     auto children = [&] {
         return Count(
             Slurp("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children"),
@@ -484,7 +486,7 @@ TEST_F(Key, FailuresAndDeathsReachTheOthers)
     unsetenv("NCCL_PVRDMA_KEY_FILE");
 }
 
-// Ctrl-C reaches all processes of the group, the relay as well, through which the ranks agree to stop.
+// Ctrl-C reaches all processes of the group. The relay must survive it, because the ranks agree to stop through it.
 TEST_F(Key, AnInterruptionIsAgreedOn)
 {
     std::vector<FILE *> ranks;

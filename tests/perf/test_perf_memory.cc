@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf --memory: what messages lie in, with the double of the CUDA driver and without CUDA; registration, flushes and
-// copies, and how each of them fails.
+// Tests pvn-perf --memory, with a test double of the CUDA driver and without CUDA: the kinds of memory for message
+// buffers, registration, flushes and copies, and how each of them fails.
 #include <gtest/gtest.h>
 
 #include <jansson.h>
@@ -23,10 +23,10 @@ namespace
 
 const std::string kCuda = PVN_BUILDDIR "/tests/support/.libs/libcuda.so.1";
 const std::string kSoftverbs = PVN_BUILDDIR "/tests/softverbs/.libs/libsoftverbs.so";
-// The processes of pvn-perf are the application here.
+// FAKECUDA_APP=1: pvn-perf itself is the application that uses CUDA.
 const std::string kDouble = "FAKECUDA_APP=1 NCCL_PVRDMA_CUDA_LIB=" + kCuda + " ";
 const std::string kNoCuda = "NCCL_PVRDMA_CUDA_LIB=/nowhere/libcuda.so.1 ";
-// ptrSupport: host and GPU memory, and that with descriptors.
+// TESTNET_PTR is testnet's ptrSupport: 3 is host and GPU memory; 7 adds dmabuf descriptors.
 const std::string kTakesGpu = kDouble + "TESTNET_PTR=3 ";
 const std::string kTakesDmabuf = kDouble + "TESTNET_PTR=7 ";
 
@@ -36,7 +36,7 @@ std::string P2p(const std::string &more)
            " --sizes 0,5,70000 --depth 4 --iters 20 --warmup 1 --check " + more;
 }
 
-// The first result of a run with --json to standard output.
+// A field of the first result of a run with --json to standard output.
 std::string FieldOf(const Outcome &o, const char *field)
 {
     json_error_t e;
@@ -54,7 +54,7 @@ bool Has(const std::string &text, const std::string &part)
     return text.find(part) != std::string::npos;
 }
 
-// All of them, in what it printed on either stream.
+// Expects each part in standard output or standard error.
 void ExpectSaid(const Outcome &o, const std::vector<std::string> &parts)
 {
     for (auto &p : parts)
@@ -135,7 +135,7 @@ TEST(MemoryKind, AContainerThatRefusesIoUringIsNamedAsTheCause)
 TEST(MemoryKind, HostMemoryLeavesCudaAlone)
 {
     for (const char *name : {"host", "movable"}) {
-        // The double refuses to be initialised, so it would be said.
+        // The double fails cuInit, so a use of CUDA would be reported.
         Outcome o = Perf(P2p(std::string("--json - --memory ") + name),
                          kDouble + "FAKECUDA_FAIL=cuInit:0:999");
 
@@ -290,7 +290,7 @@ TEST(MemoryGpu, WhatCannotBeHadIsSaidWithTheRemedy)
     }
 }
 
-// The plugin reads the same parameters, and says it of them.
+// The plugin reports wrong parameters itself. pvn-perf, which reads the same ones, must not blame CUDA.
 TEST(MemoryGpu, AParametersErrorIsNotOneOfCuda)
 {
     Outcome o =
@@ -342,7 +342,7 @@ TEST(MemoryData, WrongBytesInGpuMemoryAreFound)
     ExpectSaid(bare, {"fault corrupt fired", "WRONG DATA: byte"});
 }
 
-// Bytes that are only there when their flush is complete.
+// testnet delivers the bytes of a receive only with its flush.
 TEST(MemoryData, ReceivesAreUsedAfterTheirFlush)
 {
     const std::string late = kTakesGpu + "TESTNET_LATE=1 ";
@@ -360,7 +360,7 @@ TEST(MemoryData, ReceivesAreUsedAfterTheirFlush)
 
         EXPECT_EQ(0, o.status) << run << "\n" << o.err;
         ExpectSaid(o, {"flushed after each receive"});
-        // From compute capability 9.0 on NCCL does without, unless the device forces it.
+        // NCCL skips flushes from compute capability 9.0 on, unless the device forces them.
         o = Perf(run, late + "FAKECUDA_CC=9");
         EXPECT_EQ(1, o.status) << run << "\n" << o.err;
         ExpectSaid(o, {"no flush needed", "WRONG DATA"});
@@ -389,7 +389,7 @@ TEST(MemoryData, OtherModesRunOnGpuMemory)
     }
 }
 
-// The plugin itself, on an adapter whose accesses are copies by CUDA: no processor reaches that memory.
+// This build's plugin, on an adapter whose accesses are copies by CUDA, because no processor can access that memory.
 TEST(MemoryData, ThePluginMovesGpuMemoryThatOnlyCopiesReach)
 {
     Dir d;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf mesh as a program: its output, and ranks that are slow, fail, or die.
+// Tests pvn-perf mesh from the command line: its output, and ranks that are slow, fail, or die.
 #include <gtest/gtest.h>
 
 #include <expat.h>
@@ -60,7 +60,7 @@ struct Json {
 
 // ---- What comes out ----
 
-// Every pair in each direction, nobody with itself, for even and odd numbers.
+// Every pair is measured in each direction, for even and odd numbers of ranks. No rank is paired with itself.
 TEST(Mesh, EveryPathOnce)
 {
     for (size_t n : {2u, 3u, 4u, 5u}) {
@@ -110,7 +110,7 @@ TEST(Mesh, OnlyOneOfTheTwo)
     EXPECT_TRUE(json_is_null(Json(Slurp(d / "j")).Panel("bandwidth")));
 }
 
-// The repeats' median is in the matrix; each of them is in the results.
+// The matrix has the median of the repeats; the results have each repeat.
 TEST(Mesh, RepeatsAndPluginsAndChannels)
 {
     Dir d;
@@ -240,7 +240,7 @@ TEST(Mesh, NamesTheSlowRank)
     std::string said = Json(Slurp(d / "j")).Verdict("bandwidth");
     EXPECT_EQ(said.rfind("rank 3 on ", 0), 0u) << said;
     EXPECT_TRUE(Has(said, " sends at 0.0")) << said;
-    // A busy machine may add to the sentence.
+    // On a busy machine the sentence may be longer.
     EXPECT_TRUE(Has(said, "of the median to everybody")) << said;
     EXPECT_TRUE(Has(said, ": its side")) << said;
     EXPECT_TRUE(Has(r.out, "bandwidth: rank 3 on ")) << r.out;
@@ -255,7 +255,7 @@ TEST(Mesh, WrongBytesAreFound)
     EXPECT_TRUE(Has(r.err, "WRONG DATA")) << r.err;
 }
 
-// One pair fails, by an error or because nothing moves; the others are measured.
+// One pair fails, by an error or because nothing moves. The others are still measured.
 TEST(Mesh, AFailedPairIsOneCell)
 {
     for (const char *fault : {"error", "drop"}) {
@@ -283,7 +283,7 @@ TEST(Mesh, AFailedPairIsOneCell)
     }
 }
 
-// After some failures the rest of such a rank's pairs is not tried, for each may cost a timeout.
+// After some failures of a rank its other pairs are skipped, because each may cost a timeout.
 TEST(Mesh, ARankThatNobodyReaches)
 {
     Dir d;
@@ -348,7 +348,7 @@ TEST(Mesh, RanksOfALauncher)
 
 // ---- A slow link for real ----
 
-// Namespaces on a bridge, each with its own limit on what it sends.
+// Network namespaces on a bridge, each with its own limit on its sending rate.
 class Shaped : public testing::Test
 {
   protected:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf p2p as a program: distribution of latencies, both directions at once, runs
-// of a given time, of a ring too.
+// Tests pvn-perf p2p from the command line: the distribution of latencies, both directions at once, and runs of a
+// given duration (of a ring, too).
 #include <gtest/gtest.h>
 
 #include <jansson.h>
@@ -43,7 +43,7 @@ std::string P2p(const std::string &more)
     return "p2p --plugin t=" + kTestnet + " " + more;
 }
 
-// The line of a CSV as fields by their names. No field of testnet's has a comma.
+// The lines of a CSV as maps from names to values. No field of testnet has a comma.
 std::vector<std::map<std::string, std::string>> Csv(const std::string &text)
 {
     std::istringstream lines(text);
@@ -142,7 +142,7 @@ TEST(Distribution, IsInCsvAndTheChart)
     // More sizes than the legend has room for.
     r = Perf(P2p("--latency --iters 20 --sizes 8-128K --plot -"));
     EXPECT_NE(std::string::npos, r.out.find("(8 of 15 lines)")) << r.out;
-    // Nothing of it without latencies.
+    // Without latencies there is no plot.
     r = Perf(P2p("--bandwidth --iters 20 --sizes 8 --plot -"));
     EXPECT_EQ(0, r.status) << r.err;
     EXPECT_EQ(std::string::npos, r.out.find("share of the round trips"));
@@ -192,7 +192,7 @@ TEST(Bidirectional, IsTheSumAndEach)
     EXPECT_GE(value[0], 2 * std::min(value[1], value[2]) * 0.5);
 }
 
-// Whichever rank receives the wrong byte, it shows.
+// A wrong byte is found whichever rank receives it.
 TEST(Bidirectional, BothDirectionsAreVerified)
 {
     for (const char *rank : {"0", "1"}) {
@@ -207,7 +207,7 @@ TEST(Bidirectional, BothDirectionsAreVerified)
     EXPECT_NE(std::string::npos, r.err.find("it is for p2p")) << r.err;
 }
 
-// A run of `args` for 0.7 s; a machine that stands still for most of that has one interval, and then a longer run follows.
+// Runs `args` for 0.7 s, and for longer if only one interval was printed because the machine stood still.
 Outcome RunOfSeveralIntervals(const std::string &args)
 {
     Outcome r = Perf(args + " --duration 0.7");
@@ -289,7 +289,7 @@ TEST(Duration, OptionsAreChecked)
     }
 }
 
-// The only result of a ring that ran for a time.
+// The only result of a ring that ran for a given duration.
 Json Row(const Dir &d, const std::string &args, const std::string &env = "")
 {
     Outcome r = Perf("ring --plugin t=" + kTestnet + " --json " + (d / "f.json") + " " + args, env);
@@ -319,7 +319,7 @@ TEST(RingDuration, UncheckedIterationsRunInBatches)
     Dir d;
     double iterations = 0;
 
-    // A machine that stands still for the whole time gets no further than the first batch, which is one iteration.
+    // If the machine stands still for the whole duration the run ends after its first batch, which is one iteration.
     for (const char *duration : {"0.6", "5", "20"}) {
         Json row = Row(d, std::string("--ranks 3 --sizes 4K --duration ") + duration);
 
@@ -342,7 +342,7 @@ TEST(RingDuration, APresetRunsWholeSteps)
     EXPECT_EQ(0, Number(row.get(), "errors"));
 }
 
-// A count that is derived from the fast beginning would need minutes.
+// A number of iterations derived from the fast beginning would take minutes.
 TEST(RingDuration, EndsByTheClockWhereARankBecomesSlow)
 {
     for (const char *rank : {"0", "2"}) {

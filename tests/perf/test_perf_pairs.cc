@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf's traffic between pairs of ranks, run as its users run it: all-to-alls, even, uneven and of a mixture of
-// experts, and pipelines; on the test plugin, which misbehaves on request, and on this build's own.
+// Tests pvn-perf's traffic between pairs of ranks from the command line: all-to-alls (even, uneven, and of a mixture of
+// experts) and pipelines. The plugins are testnet, which misbehaves on request, and this build's own.
 #include <gtest/gtest.h>
 
 #include <jansson.h>
@@ -20,7 +20,7 @@ class PairsOf : public testing::TestWithParam<int>
 {
 };
 
-// Sizes of nothing, of less than a rank, odd ones, and more than all slots of a channel.
+// The sizes are zero, smaller than the number of ranks, odd, and larger than all slots of a channel.
 TEST_P(PairsOf, EveryByteIsRight)
 {
     for (const char *what : {"alltoall", "all-to-allv", "pipeline --micro-batches 5"}) {
@@ -33,7 +33,7 @@ TEST_P(PairsOf, EveryByteIsRight)
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, PairsOf, testing::Values(1, 2, 3, 4, 8));
 
-// PXN's streams in grouped receives; without those a comm for each stream.
+// PXN's streams use grouped receives. Versions without grouped receives use one comm per stream.
 TEST(Pairs, AllToAllVerifiesInEveryShapeAndVersion)
 {
     for (const char *more :
@@ -70,14 +70,14 @@ struct Fault {
     const char *args;
     int status;
     const char *says;
-    int or_status = -1; // where two outcomes are right
+    int or_status = -1; // a second correct outcome, or -1
 };
 
 class PairFaults : public testing::TestWithParam<Fault>
 {
 };
 
-// Each fires in rank 1, and the plugin says that it did.
+// Each fault fires in rank 1, and the plugin reports that it fired.
 TEST_P(PairFaults, AFaultOfTheTransferIsFound)
 {
     const Fault &f = GetParam();
@@ -104,7 +104,7 @@ const Fault kFaults[] = {
     {"short", A2A, 1, "test() reports"},
     {"short", PIPE, 1, "test() reports"},
     {"nosize", A2A, 0, "does not report in test() how much"},
-    // The message that comes in the lost one's place may have another size.
+    // The message that arrives instead of the lost one may have another size.
     {"drop:20", A2A, 1, "waits for a message from rank 1", 3},
     {"swap:20", PXN, 3, "nothing moved for 2 s: channel"},
     {"drop:20", PIPE, 1, "nothing moved for 2 s: channel", 3},
@@ -142,7 +142,7 @@ double Number(json_t *row, const char *key)
     return json_number_value(json_object_get(row, key));
 }
 
-// nccl-tests: alltoall's factor is (n-1)/n; with PXN only what leaves the node is on the network.
+// nccl-tests gives alltoall the factor (n-1)/n. With PXN only traffic between nodes is on the network.
 TEST(Pairs, BusBandwidthIsThatOfNcclTests)
 {
     struct {
@@ -165,7 +165,7 @@ TEST(Pairs, BusBandwidthIsThatOfNcclTests)
     }
 }
 
-// Each layer goes out and comes back, and so do its gradients; all of it is in the step.
+// A step includes the dispatch and the combine of each layer, and those of its gradients.
 TEST(Pairs, AStepOfMixtralSendsAllOfItsLayers)
 {
     Rows rows(Ring("--ranks 3 --preset mixtral-8x7b --layers 2 --tokens 50"));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The parts of pvn-perf that need no second process: options, models and their buckets, exact
-// values, launcher environments, the plugin driver.
+// Tests the parts of pvn-perf that need no second process: options, models and their buckets, exact values, the
+// environments of launchers, and the plugin driver.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
@@ -256,8 +256,8 @@ std::vector<std::pair<uint64_t, int>> Buckets(std::vector<uint64_t> count, uint6
 
 using List = std::vector<std::pair<uint64_t, int>>;
 
-// Worked out by hand from the rule: last parameter first, a bucket closes once it has reached its
-// cap.
+// The expected buckets were worked out by hand from the rule: the last parameter comes first, and a bucket closes once
+// it has reached its cap.
 TEST(DdpBuckets, BucketsCloseAtTheirCapFromTheLastParameterOn)
 {
     // 4 bytes each: caps of 40 and 100 bytes are 10 and 25 elements.
@@ -302,8 +302,7 @@ TEST(DdpBuckets, BucketsOfRealModelsAreAsWorkedOut)
     n = pvn_model_buckets(&m, &b);
     // seq_relationship (2,050) + transform.LayerNorm (2,048) + transform.dense (bias, weight).
     EXPECT_EQ(b[0].count, 2050u + 2048 + 1024 + 1048576);
-    // The word embeddings alone are 119 MiB; what precedes them in the bucket are those that
-    // follow.
+    // The word embeddings alone are 119 MiB. The bucket also has the parameters after them in the model.
     EXPECT_GE(b[n - 1].count, 30522u * 1024);
     free(b);
     pvn_model_free(&m);
@@ -335,7 +334,7 @@ TEST(Values, SumIsExactAndWrongOnesAreFound)
     }
 }
 
-// Around a ring, from any rank on: bfloat16 holds every sum on the path exactly.
+// bfloat16 holds every partial sum around the ring exactly, whichever rank is the first.
 TEST(Values, BfloatSumsAreExactAroundTheRing)
 {
     for (int nranks : {1, 2, 3, 8, 300}) {
@@ -475,7 +474,7 @@ TEST_F(LauncherEnv, NoLauncherIsSeenWithoutAStep)
 {
     ASSERT_EQ(Read({}), 0);
     EXPECT_EQ(le.launcher, nullptr);
-    // A batch script has these without being a step.
+    // The batch script has these variables, too, and is not a step.
     ASSERT_EQ(Read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}), 0);
     EXPECT_EQ(le.launcher, nullptr);
 }
@@ -493,7 +492,7 @@ TEST_F(LauncherEnv, TorchrunSaysRankAndMeetingPlace)
     EXPECT_EQ(le.nranks, 8);
     EXPECT_STREQ(le.master, "node7");
     EXPECT_EQ(le.port, 29500);
-    // torchrun's agent already listens on MASTER_PORT then.
+    // Here torchrun's agent already listens on MASTER_PORT.
     ASSERT_EQ(Read({{"RANK", "0"},
                     {"WORLD_SIZE", "2"},
                     {"MASTER_ADDR", "h"},
@@ -541,7 +540,7 @@ TEST_F(LauncherEnv, PmiAndSrunAreUnderstood)
     EXPECT_EQ(le.rank, 5);
 }
 
-// srun -m arbitrary puts rank 0 on any host of its list, which has another order. PMIx knows which.
+// srun -m arbitrary may put rank 0 on any host of the list of nodes, whose order differs. PMIx has rank 0's host.
 TEST_F(LauncherEnv, PmixComesBeforeTheListOfNodes)
 {
     std::map<std::string, std::string> step{{"SLURM_PROCID", "0"},
@@ -566,7 +565,7 @@ TEST_F(LauncherEnv, PmixComesBeforeTheListOfNodes)
     ASSERT_EQ(Read(step), 0);
     EXPECT_EQ(pvn_pmix_find_master(&le), 0);
     EXPECT_STREQ(le.master, "a2");
-    // MASTER_ADDR comes from the user, and counts.
+    // MASTER_ADDR comes from the user and has precedence.
     step["MASTER_ADDR"] = "a3";
     ASSERT_EQ(Read(step), 0);
     EXPECT_EQ(pvn_pmix_find_master(&le), 0);
@@ -639,8 +638,7 @@ void QuietLog(ncclDebugLogLevel, unsigned long, const char *, int, const char *,
 {
 }
 
-// Both ends in one process and thread, which v4's blocking accept would not survive without the
-// driver.
+// Both ends are in one thread. The blocking accept of v4 would hang there without the driver.
 class DriverVersions : public testing::TestWithParam<int>
 {
 };

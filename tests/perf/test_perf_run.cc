@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf as its users run it, on the test plugin: right data, wrong data, every kind of failure,
-// launchers, and the files it writes.
+// Tests pvn-perf from the command line, mostly on testnet: correct data, wrong data, every kind of failure, launchers,
+// and the files that it writes.
 #include <gtest/gtest.h>
 
 #include <expat.h>
@@ -31,7 +31,7 @@ class RingOf : public testing::TestWithParam<int>
 {
 };
 
-// Sizes around every boundary: less than a rank's chunk, odd, a slot more or less, several loops.
+// The sizes are around every boundary: less than a rank's chunk, odd, a slot more or less, several loops.
 TEST_P(RingOf, VerifiesAtEverySize)
 {
     Outcome r = Perf(Ring("--ranks " + std::to_string(GetParam()) +
@@ -53,7 +53,7 @@ TEST(Run, RingShapesAndVersions)
     }
 }
 
-// Each collective with either type at the same sizes, as far as they are whole elements.
+// Runs each collective with both types at the same sizes, if the size is a whole number of elements.
 TEST_P(RingOf, VerifiesEveryCollective)
 {
     for (const char *what : {"allgather", "reduce-scatter", "broadcast", "sendrecv", "all_reduce"})
@@ -77,7 +77,7 @@ TEST(Run, AWrongByteShowsInEveryCollective)
     }
 }
 
-// Root and two layers: each gathered, the layers twice, all of them reduced and scattered.
+// A root and two layers: each is gathered (the layers twice), and each is reduced and scattered.
 TEST(Run, AStepOfFsdp)
 {
     Outcome r =
@@ -162,14 +162,14 @@ struct Fault {
     const char *args;
     int status;
     const char *says;
-    int or_status = -1; // where two outcomes are right
+    int or_status = -1; // a second correct outcome, or -1
 };
 
 class Faults : public testing::TestWithParam<Fault>
 {
 };
 
-// Each fault fires in rank 1 only, and the plugin says that it did.
+// Each fault fires in rank 1 only, and the plugin reports that it fired.
 TEST_P(Faults, AFaultOfThePluginIsFound)
 {
     const Fault &f = GetParam();
@@ -188,8 +188,8 @@ const Fault kFaults[] = {
     {"corrupt:30", RING3, 1, "WRONG DATA: element"},
     {"corrupt:30", RING3 " --no-sums", 1, "WRONG DATA: byte"},
     {"short", RING3, 1, "test() reports"},
-    // The message that comes in the lost one's place is wrong, if it is looked at before the wait
-    // ends.
+    // The message that arrives instead of the lost one is found to be wrong if it is checked before the
+    // timeout.
     {"drop:30", RING3, 1, "nothing moved for 2 s", 3},
     {"swap:30", RING3, 3, "waits for a message from the previous rank"},
     {"stuck:30", RING3, 3, "rank 1 does not return from 'isend'"},
@@ -223,7 +223,8 @@ TEST(Run, OfSeveralPluginsTheOneThatFailedIsNamed)
     EXPECT_NE(r.err.find("fired"), std::string::npos) << "the fault did not happen: " << r.err;
 }
 
-// Two ranks wait for 6 s together and use a part of that: the processors are those of the ranks that are waited for.
+// Two ranks wait for 3 s each and use less than half of that processor time: a rank that waits leaves the processor to
+// those it waits for.
 TEST(Run, RanksThatWaitLongLeaveTheProcessor)
 {
     auto used = [] {
@@ -276,7 +277,7 @@ TEST(Run, PluginsThatCannotBeLoaded)
     EXPECT_NE(r.err.find("ip netns add no-such-namespace"), std::string::npos) << r.err;
 }
 
-// Copied elsewhere, as a container image or a tar of an installation is.
+// An installation may be copied elsewhere, into a container image or by tar.
 TEST(Run, ACopiedInstallationFindsItsPlugin)
 {
     Dir d;
@@ -446,14 +447,14 @@ TEST(Output, JsonSaysUnderWhichCircumstances)
     EXPECT_TRUE(json_is_null(Member(j, {"results", "4", "via"}))) << "testnet does not say it";
     EXPECT_EQ(Text(j, {"summary", "0", "via"}), "tcp");
     json_decref(j);
-    // And of the table and the CSV.
+    // The table and the CSV name them as well.
     r = Perf("ring --sizes 4K --iters 2 --csv -");
     EXPECT_NE(r.err.find(" via "), std::string::npos) << r.err;
     EXPECT_NE(r.err.find("4 KiB     2 tcp "), std::string::npos) << r.err;
     EXPECT_NE(r.out.find(",tcp,\"tcp on "), std::string::npos) << r.out;
 }
 
-// A real validator checks it, where there is one.
+// A real validator checks the output if one is installed.
 TEST(Output, JsonFitsItsSchema)
 {
     Dir d;
@@ -657,7 +658,7 @@ TEST(Output, StandardOutputThatIsFull)
     }
 }
 
-// The machine's other processes must not pay for it.
+// pvn-perf refuses sizes that exceed the free memory, which would harm the machine's other processes.
 TEST(Run, MoreMemoryThanThereIs)
 {
     for (const char *args : {"p2p --sizes 1000G --depth 32", "ring --sizes 1000G"}) {
@@ -699,7 +700,7 @@ TEST(Launchers, RanksMeetUnderTorchrunMpirunAndSrun)
     }
 }
 
-// Open MPI's launcher with two nodes that are this machine: PMIx says where rank 0 is.
+// Open MPI's launcher with two nodes, both of which are this machine. PMIx has rank 0's host.
 TEST(Launchers, RealMpirunOnTwoNodes)
 {
     Dir d;
@@ -776,7 +777,7 @@ TEST(Launchers, ErrorsAreClear)
     r = Perf(Ring("--sizes 4"), "RANK=zero WORLD_SIZE=2");
     EXPECT_EQ(r.status, 2);
     EXPECT_NE(r.err.find("RANK=zero"), std::string::npos) << r.err;
-    // --ranks starts them here whatever a pod's environment says.
+    // --ranks starts local ranks even if the environment of a pod describes a job.
     EXPECT_EQ(Perf(Ring("--ranks 2 --sizes 4"), "RANK=0 WORLD_SIZE=64").status, 0);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf serve and its client: what the server accepts and refuses, who may disturb it, and how
-// either end ends the other.
+// Tests pvn-perf serve and its client: which requests the server accepts and refuses, that other connections do not
+// disturb it, and that the end of either ends the other's run.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -121,7 +121,7 @@ TEST(ServeRequest, EveryKindOfMemoryHasAName)
 {
     for (const char *kind : {"gpu", "pinned", "host"}) {
         pvn_perf_opts o = Options({"p2p", "h", "--memory", kind});
-        // Which GPU is each end's own affair.
+        // Each end chooses its own GPU.
         Read r = Take(Request::Of(o).text, {"serve", "--gpu", "3"});
 
         ASSERT_EQ(0, r.rc) << r.why;
@@ -239,7 +239,7 @@ class Serve : public testing::Test
         pid = Spawn(args, dir / "serve");
         ASSERT_TRUE(Says("waiting for pvn-perf p2p HOST"));
     }
-    // Waits for a text in what the server printed.
+    // Waits until the server's output contains the text.
     bool Says(const std::string &text)
     {
         for (Deadline wait; wait.left();) {
@@ -299,7 +299,7 @@ TEST_F(Serve, ClientsRunOneAfterTheOther)
     EXPECT_NE(std::string::npos, r.out.find("ratio to c")) << r.out;
     EXPECT_NE(std::string::npos, r.out.find(" 1 to 0 ")) << r.out;
     r = Client("--sizes 8 --iters 20", "[::1]");
-    if (r.err.find("cannot reach") == std::string::npos) { // else no IPv6 here
+    if (r.err.find("cannot reach") == std::string::npos) { // otherwise there is no IPv6
         EXPECT_EQ(0, r.status) << r.err;
     }
     EXPECT_EQ(130, Stop(SIGINT));
@@ -312,11 +312,11 @@ TEST_F(Serve, RefusesWithTheReasonAtBothEnds)
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("refuses: these sizes, depth")) << r.err;
     EXPECT_TRUE(Says("refused: these sizes"));
-    // Only the plugin knows the names of devices.
+    // Only the plugin knows device names, so it is the plugin that refuses this one.
     r = Client("--sizes 8 --iters 2 --dev nosuch");
     EXPECT_EQ(3, r.status);
     EXPECT_TRUE(Says("--dev nosuch"));
-    // It is there for the next one, once it has seen the end of that run.
+    // The server accepts the next client once it has seen the end of that run.
     EXPECT_TRUE(Says("failed, see above or the client"));
     EXPECT_EQ(0, Client("--sizes 8 --iters 20").status);
 }
@@ -355,7 +355,7 @@ TEST_F(Serve, OthersAndHalfOpenConnectionsDoNotStopIt)
     std::vector<int> silent;
 
     Start();
-    for (int i = 0; i < 40; i++) // more than it keeps
+    for (int i = 0; i < 40; i++) // more than the server keeps
         silent.push_back(Connect());
     int noise = Connect(), half = Connect(), large = Connect();
     std::string junk(4096, 'x');
@@ -394,14 +394,14 @@ TEST_F(Serve, BusyIsSaidAndEitherEndEndsTheOther)
     EXPECT_EQ(client, waitpid(client, &st, 0));
     EXPECT_EQ(130, WEXITSTATUS(st)) << Slurp(dir / "client");
     EXPECT_TRUE(Says("was interrupted"));
-    // A client that is killed leaves a server that goes on.
+    // The server outlives a client that is killed.
     client = Spawn(slow, dir / "client");
     for (Deadline wait; wait.left() && Slurp(dir / "client").find("rank 1") == std::string::npos;)
         usleep(10000);
     kill(client, SIGKILL);
     waitpid(client, &st, 0);
     EXPECT_TRUE(Says("failed, see above"));
-    // And the server's end ends the client.
+    // The end of the server ends the client.
     client = Spawn(slow, dir / "client");
     for (Deadline wait; wait.left() && Slurp(dir / "client").find("rank 1") == std::string::npos;)
         usleep(10000);

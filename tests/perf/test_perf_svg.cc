@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The charts as their reader sees them: no text beyond the edge, and a run over a time drawn over time.
+// Tests the SVG charts: no text extends beyond the edge, and a run with a duration has time on its x axis.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,8 +14,8 @@
 namespace
 {
 
-// Texts of a drawing by their estimated width: at size 12 an average character has 6.6 pixels in the widest usual
-// typeface, 10 % more where it is bold.
+// Estimates the width of each text: at size 12 an average character has 6.6 pixels in the widest usual typeface, and
+// 10 % more if it is bold.
 void ExpectNothingBeyondTheEdge(const std::string &svg)
 {
     std::smatch size;
@@ -57,7 +57,7 @@ TEST(Svg, NoTextIsClipped)
     }
 }
 
-// A sentence is as long as the names in it: it goes on in the next line.
+// Long names make long sentences, which continue in the next line.
 TEST(Svg, LongSentencesAreBroken)
 {
     char *text = nullptr;
@@ -88,7 +88,7 @@ TEST(Svg, ARunOverATimeIsDrawnOverTime)
     EXPECT_EQ(Count(svg, "<polyline"), 2) << "a line per size";
     EXPECT_EQ(Count(svg, "<circle"), 0) << "one figure of all";
 
-    // How many intervals there are is the machine's affair: each that was printed is one step, from its begin to its end.
+    // The number of intervals depends on the machine. Each printed interval is one step of the line, from its begin to its end.
     const std::regex interval(" - +[0-9.]+ s +(8 B|4 KiB) ");
     std::map<std::string, int> steps;
     for (auto it = std::sregex_iterator(r.out.begin(), r.out.end(), interval);
@@ -103,7 +103,7 @@ TEST(Svg, ARunOverATimeIsDrawnOverTime)
     ExpectNothingBeyondTheEdge(svg);
 }
 
-// A run of a week has no more points than one of an hour, and their sums are right.
+// The chart of a run of a week has no more points than that of an hour, and their sums are correct.
 TEST(Svg, IntervalsOfALongRunAreJoined)
 {
     pvn_timeline t{};

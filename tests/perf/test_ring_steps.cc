@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of a ring without a network: all ranks' moves with queues in between, and what
-// FSDP makes of a model.
+// Tests the steps of ring collectives without a network, with queues between the ranks, and the collectives that FSDP
+// derives from a model.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -32,7 +32,7 @@ struct Rank {
     uint64_t received = 0;
 };
 
-// One move of a side, if its message has come. false: it has not.
+// Does one step of a side if its message has arrived; false if it has not.
 bool Step(Rank *k, int side)
 {
     pvn_ring_pos *pos = &k->side[side];
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      uint64_t{100}, uint64_t{1001}),
                      testing::Values(uint64_t{16}, uint64_t{64}), testing::Values(1, 3)));
 
-// NCCL's Simple protocol: a chunk of two slots goes as two slices of equal length where it is short.
+// In NCCL's Simple protocol a chunk of two slots is two slices; those of a short chunk have equal lengths.
 TEST(RingSteps, SlicesAreThoseOfNccl)
 {
     pvn_ring_shape s = {PVN_ALLGATHER, 4, 0, 70, 64, 4, 2};
