@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A comm with failover whose peer is made by hand: the plugin receives, or sends, and the peer loses the connection and makes
-// another one.
+// A comm of the plugin with failover. Its peer is made by hand: it loses the connection and makes
+// another one. The plugin receives (struct Receiving) or sends (struct Sending).
 #ifndef TESTS_FAIL_FAILOVER_PEER_H
 #define TESTS_FAIL_FAILOVER_PEER_H
 
@@ -21,10 +21,10 @@ extern "C" {
 namespace nccl
 {
 
-// The peer's features.
+// The features that the peer announces in its HELLO.
 inline uint64_t features = PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK | PVN_FEATURE_ALIVE;
 
-// Before the plugin reads its parameters, which it does once.
+// Sets the parameters before the plugin reads them, because it reads them once.
 inline const bool configured = [] {
     setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
     setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "3s", 1);
@@ -38,7 +38,8 @@ inline pvn_hello with_features(uint64_t session)
     return h;
 }
 
-// And with another address of the peer, where this listens.
+// The peer's HELLO with features, which also names another address of the peer: that of listener
+// `l`.
 inline pvn_hello that_names(const raw::Listener &l)
 {
     pvn_hello h = with_features(77);
@@ -70,7 +71,8 @@ inline raw::Bytes answer_frame(uint64_t first, uint64_t next)
     return raw::frame(PVN_FRAME_ANSWER, b);
 }
 
-// A comm whose peers keep the rules, in the same process.
+// A comm of the same process whose peers both keep the rules. It shows that a malformed peer
+// disturbs no other comm.
 class Others
 {
   public:
@@ -92,10 +94,12 @@ class Others
     Pair p;
 };
 
-// Between two calls of the plugin: most of it is waiting. 0: as NCCL's thread calls where it has a processor of its own.
+// Pause between two calls of the plugin, since most of a test is waiting. 0: no pause, like an NCCL
+// thread that has a processor of its own.
 inline std::chrono::microseconds between_calls{200};
 
-// The plugin's calls, while the peer does something in a thread of its own; then until `enough`, or an error.
+// Runs `peer` in a thread of its own and repeats `call` meanwhile. Then repeats `call` until
+// `enough` is true or a call fails. Returns the result of the last call.
 inline ncclResult_t during(const std::function<void()> &peer,
                            const std::function<ncclResult_t()> &call,
                            const std::function<bool()> &enough)
@@ -116,7 +120,8 @@ inline ncclResult_t during(const std::function<void()> &peer,
     return rc;
 }
 
-// In a process of its own: the plugin folds lines that come again within seconds.
+// Runs `body` in a process of its own, because the plugin folds log lines that repeat within
+// seconds.
 inline void alone(const std::function<void()> &body)
 {
     fflush(nullptr);
@@ -132,7 +137,7 @@ inline void alone(const std::function<void()> &body)
     EXPECT_EQ(0, status) << "see above";
 }
 
-// True if the statistics of this process have such a comm, as pvn-topo stat would see it.
+// True if this process's statistics in `dir` have a row that fits, as pvn-topo stat would see it.
 inline bool has_row(const std::string &dir, const std::function<bool(const pvn_stat_row &)> &fits)
 {
     bool found = false;
@@ -147,7 +152,7 @@ inline bool has_row(const std::string &dir, const std::function<bool(const pvn_s
     return found;
 }
 
-// In a process of its own that has its statistics there.
+// Runs `body` in a process of its own whose statistics are in a new directory.
 inline void alone_with_statistics(const std::function<void(const std::string &dir)> &body)
 {
     char dir[] = "/tmp/pvn-failover-stat.XXXXXX";
@@ -206,7 +211,7 @@ struct Receiving : Receiver {
         return during(
             peer, [&] { return call(); }, enough);
     }
-    // After a proper answer the message of this number arrives.
+    // The peer does `lie`, then answers properly and sends message 0. The plugin has to receive it.
     void goes_on(const std::function<void()> &lie)
     {
         EXPECT_EQ(ncclSuccess, with(
@@ -231,7 +236,8 @@ struct Receiving : Receiver {
 // ---- the plugin sends ----
 
 struct Sending : Sender {
-    // No copy of a message as long is kept: it is open until it is acknowledged.
+    // Messages are too long for the plugin to keep a copy, so a send is open until it is
+    // acknowledged.
     static constexpr size_t kBytes = PVN_KEEP_MAX + 1000;
     Others others{n};
     RawEnd next;
@@ -254,7 +260,7 @@ struct Sending : Sender {
         }
         return r;
     }
-    // Acknowledges a message on a stream.
+    // Reads a message from a stream and acknowledges it.
     static void take(raw::Sock &stream)
     {
         EXPECT_EQ(PVN_FRAME_LEN + kBytes, stream.recv(PVN_FRAME_LEN + kBytes).size());
@@ -299,7 +305,7 @@ struct Sending : Sender {
     }
 };
 
-// A report of message 0, which is open.
+// The report of a peer that has received nothing: message 0 is open.
 inline pvn_engine_report nothing_yet()
 {
     return {};

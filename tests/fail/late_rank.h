@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// One end of a case of test_late_rank.cc: a process that sends or receives, checks each byte, and stops itself.
+// A rank in a case of test_late_rank.cc: a process that sends or receives, checks each byte, and
+// stops itself.
 #ifndef TESTS_FAIL_LATE_RANK_H
 #define TESTS_FAIL_LATE_RANK_H
 
@@ -18,9 +19,11 @@
 namespace nccl
 {
 
-// The device's time-outs as the plugin computes them, and its margin.
+// How long an RDMA rank is away: longer than the device's timeouts, as the plugin computes them,
+// and its margin.
 constexpr int DEVICE_AWAY_MS = 9000;
-// The end that waits says so while the other one is away; a case that expects it does not go on before.
+// The plugin logs this at the end that waits while the other one is away. A case that expects it
+// goes on only after that.
 constexpr const char *STALLED = "nothing has moved for";
 #define SOFTVERBS PVN_BUILDDIR "/tests/softverbs/.libs/libsoftverbs.so"
 using Seen = std::atomic<bool>; // shared by the processes of a case
@@ -31,7 +34,7 @@ inline void wait_until(const Seen *seen)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-// One end. A failure ends its process.
+// One end of the comm. If something fails, its process ends.
 struct Rank {
     bool receives, rdma = false;
     int in, out;                   // pipes to the other end, for the handle and to keep in step
@@ -62,14 +65,15 @@ struct Rank {
         if (!good)
             end(ends, what);
     }
-    // The path is dead from now on; until the other end has noticed.
+    // Takes the path down for good, and waits until the other end has noticed.
     void die()
     {
         ends = true;
         check(pvn_test::sh("ip link set v0 down"), "ip link");
         hear();
     }
-    // The rank is away.
+    // The rank makes no call for a while: over TCP its process is stopped, over RDMA its thread
+    // sleeps.
     void away() const
     {
         if (!rdma) {
@@ -89,7 +93,8 @@ struct Rank {
         check(read(in, &c, 1) == 1, "the other end has gone");
         return c;
     }
-    // The link in use, or this adapter's port, is lost for a while. A link comes back although this process is stopped.
+    // Takes the link in use, or this adapter's port, down for a while. A link comes back even while
+    // this process is stopped.
     void lose_link(const std::string &seconds) const
     {
         if (!rdma) {
@@ -111,7 +116,7 @@ struct Rank {
             lib ? reinterpret_cast<decltype(&sv_command)>(dlsym(lib, "sv_command")) : nullptr;
         check(give && give(("port * 1 " + to).c_str(), nullptr, 0) == 0, "softverbs' port");
     }
-    // Calls accept or connect. True: there is a connection.
+    // Calls accept or connect once. True: there is a connection.
     bool call()
     {
         const ncclResult_t rc = receives ? pvn_netdrv_accept(net.d, listens, &comm)
@@ -128,7 +133,7 @@ struct Rank {
             check(read(in, handle, sizeof(handle)) == ssize_t(sizeof(handle)), "handle");
         }
     }
-    // Away behind each of these calls, counted from 0.
+    // Sets the comm up, and is away after each of the calls with these numbers, counted from 0.
     void up(const std::set<int> &away_behind = {})
     {
         bool done = false, was_away = false;
@@ -142,7 +147,8 @@ struct Rank {
         }
         check(was_away || away_behind.empty(), "it was up before it could be away");
     }
-    // Messages of this size, up to 8 at once; each receive is verified. `posted` is called when the first ones are.
+    // Moves n messages of this size, up to 8 at once, and verifies each receive. Calls `posted`
+    // when the first ones are posted.
     void transfer(int n, size_t size, const std::function<void()> &posted = nullptr)
     {
         constexpr int DEPTH = 8;

@@ -37,7 +37,7 @@ tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/f
 tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# It stands between the plugin and the C library, as the sanitizers do.
+# The program comes between the plugin and the C library, as the sanitizers do.
 if !SANITIZE
 PVN_TESTS += tests/fail/test_reset
 tests_fail_test_reset_SOURCES = tests/fail/test_reset.cc tests/fail/failover_peer.h tests/fail/raw_comm.h tests/fail/raw_peer.h
@@ -54,7 +54,7 @@ tests_fail_test_calls_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_fail_test_calls_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 endif
 
-# It runs processes that stop, in namespaces: what the sanitizers could see of them other tests show.
+# The program stops processes in namespaces. Other tests cover what the sanitizers could see of them.
 if !SANITIZE
 PVN_TESTS += tests/fail/test_late_rank
 tests_fail_test_late_rank_SOURCES = tests/fail/test_late_rank.cc tests/fail/late_rank.h
@@ -68,7 +68,8 @@ tests_fail_test_listener_SOURCES = tests/fail/test_listener.cc tests/fail/failov
 tests_fail_test_listener_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_listener_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Mutations that these tests have to notice: see the script. An archive's member that is linked before it is not taken from it.
+# Mutations that these tests have to notice (mutations.sh). An object that is linked first replaces the archive's
+# member.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/fail/mutations.sh
 endif

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Are the tests of failover and of malformed peers able to see? As tests/sim/mutations.sh does for the engine, the rules outside of it are
-# taken out of a copy of the plugin, one at a time, and the test that is named has to fail.
+# Do the tests of failover and of malformed peers notice each missing rule? tests/sim/mutations.sh covers the rules
+# inside the engine. This script removes the others from a copy of the plugin, one at a time; the named test has to
+# fail.
 # run-all limit: 600
 set -u
 build=$PVN_BUILDDIR src=$PVN_SRCDIR
@@ -11,14 +12,15 @@ trap 'rm -rf "$tmp"' EXIT
 # shellcheck source=tests/support/mutant.sh
 . "$src/tests/support/mutant.sh"
 
-# built NAME FILE: the plugin, or the cache's unit test, with $tmp/NAME.c in place of that file
+# built NAME FILE: builds the plugin, or the cache's unit test, with $tmp/NAME.c in place of FILE
 built() {
     local rule=plugin-mutant
     [[ $2 != */memcache.c ]] || rule=memcache-mutant
     make -s --no-print-directory -C "$build" $rule MUTANT="$tmp/$1" MUTANT_SOURCE="$tmp/$1.c" >"$tmp/$1.log" 2>&1
 }
 
-# run NAME TEST: PROGRAM:FILTER with that plugin, until the first failure; of the unit test $tmp/NAME is the program
+# run NAME TEST: runs PROGRAM:FILTER with that plugin until the first failure; for the cache's unit test, $tmp/NAME is
+# the program
 run() {
     ulimit -c 0
     local program=$build/${2%%:*}
@@ -26,7 +28,7 @@ run() {
     PVN_TEST_PLUGIN=$tmp/$1 timeout -k 5 100 "$program" --gtest_color=no --gtest_break_on_failure --gtest_filter="${2#*:}" >"$tmp/$1.out" 2>&1 </dev/null
 }
 
-# mutate NAME TEST FILE SED-SCRIPT: the tests wait most of their time, so they run side by side
+# mutate NAME TEST FILE SED-SCRIPT: the runs are concurrent, because the tests mostly wait
 mutate() {
     mutant "$1" "$3" "$4" || return 0
     {
@@ -39,7 +41,7 @@ running=()
 
 peer=tests/fail/test_failover_peer listener=tests/fail/test_listener handshake=tests/fail/test_handshake cache=tests/unit/test_memcache
 comm=plugin/comm connect=plugin/connect
-# The control: a copy that differs in nothing passes.
+# The control: an unmodified copy passes.
 cp "$src/$comm/comm_failover.c" "$tmp/none.c"
 if [ -n "${PVN_MUTATION_PATTERNS:-}" ]; then
     : # nothing is built
@@ -50,7 +52,7 @@ else
     tail -n 5 "$tmp/none.log" "$tmp/none.out" | sed 's/^/  /'
 fi
 
-# A peer that is there is waited for.
+# A peer that is alive is waited for.
 mutate clock-runs-while-the-peer-is-there $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
     's/pvn_link_sees_peer\(.*\) \|\| step/step/'
 mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorThatIsStopped $connect/link_keep.c \
@@ -60,7 +62,7 @@ mutate set-up-counts-while-the-peer-is-away $handshake:Absent.APauseBetweenTwoCa
     's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
 # A dial that fails ends with the system's error.
 mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'
-# The control connection is kept.
+# The plugin keeps a control connection that the peer made again.
 mutate control-connection-is-not-adopted $peer:FailoverControl.ThatEndsInOrderForTheAcceptor $connect/link_keep.c \
     's/next = take_ready\(l\)/next = NULL/'
 mutate control-connection-is-used-unconfirmed $peer:FailoverControl.IsNotUsedBeforeItIsConfirmed $connect/listener_resumed.c \
@@ -77,12 +79,12 @@ mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEar
     's/pvn_err_clear\(&l->ctrl_err\);/;/'
 mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $connect/link_failover.c \
     's/pvn_link_keep_expect\(.*\);/;/'
-# A connection that was to take over, and is lost, ends no comm.
+# The loss of a connection that was to take over ends no comm.
 mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $connect/link_failover.c \
     's/f->next->replaced = true;/;/'
 mutate error-on-a-connection-that-is-not-ready $peer:FailoverReceiving.AConnectionThatIsNotReadyInTimeHasNoError $connect/conn.c \
     's/c->state == PVN_CONN_READY/false/'
-# A refusal on one path is not the end.
+# A refusal on one path does not end the failover.
 mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $connect/link_failover.c \
     's/pvn_paths_are_all\(.*, f->refused\)/true/'
 mutate refusals-are-the-end-of-a-living-peer $peer:FailoverSending.EveryAddressRefusesForATime $connect/link_failover.c \
@@ -93,7 +95,7 @@ mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIs
 mutate every-loss-is-remembered $peer:FailoverSending.APathThatHasDeliveredIsDialledFirst $connect/path_memory.c 's/\*lost \|= useless;/*lost = true;/'
 mutate losses-do-not-pause $peer:FailoverSending.LossesOneAfterTheOtherTakeLonger $comm/comm_failover.c \
     's/pvn_now_ns\(\) \+ pause_ns\(.*\)/pvn_now_ns()/'
-# A switch that the peer has not heard of when it loses a lane.
+# The peer loses a lane before it has heard of a switch.
 mutate lane-down-in-a-switch-is-ignored $peer:FailoverSwitch.ThePeerHasLostALaneBefore $comm/comm_failover.c 's/if \(rc == 2 && /if (false \&\& /'
 mutate goodbye-on-the-better-connection $peer:FailoverSwitch.ThePeerHasLostALaneBefore $connect/link_failover.c 's/f->next->replaced = true;/;/'
 mutate goodbye-in-a-switch-is-the-paths-fault $peer:FailoverSwitch.ThePeerHasGivenUpTheBetterConnection $comm/comm_failover.c \
@@ -102,7 +104,7 @@ mutate goodbye-on-the-better-connection-ends-the-comm $peer:FailoverSwitch.ARece
     's/goodbye && !better/goodbye/'
 mutate receiver-hides-why-a-connection-failed $peer:FailoverReceiving.WhyTheNewConnectionFailsIsInTheStatistics $connect/listener_resumed.c \
     's/\*why = m->conn->err;/;/'
-# Connections that are left behind.
+# Connections that the peer has left behind.
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
 mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \
     's/return !is_alive\(c\) \|\| now/return now/'
@@ -140,7 +142,7 @@ wait
 for entry in "${running[@]}"; do
     name=${entry%%=*} test=${entry#*=}
     status=$(cat "$tmp/$name.status")
-    # A test that was starved beside the others may have come too late to see it, or to an end: again, alone.
+    # A test that was starved beside the others may have missed the fault, or its own end: run it again alone.
     for ((again = 0; again < 2 && (status == 0 || status == 124); again++)); do
         { run "$name" "$test"; } 2>/dev/null
         status=$?

@@ -34,7 +34,7 @@ inline raw::Bytes message(uint64_t seq, const raw::Bytes &payload, size_t total)
     return b;
 }
 
-// A peer made by hand that listens, and the handle that leads there.
+// A listening peer made by hand, and the handle that leads to it.
 struct RawPeer {
     raw::Listener l;
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
@@ -49,7 +49,7 @@ struct RawEnd {
     raw::Sock ctrl, stream;
 };
 
-// The acceptor's part of a set-up, whose connector is the plugin, up to its HELLO. *theirs: the connector's.
+// Plays the acceptor in a set-up up to the plugin's HELLO, which it returns in *theirs.
 inline RawEnd greet_plugin(raw::Listener &l, const pvn_hello &mine, pvn_hello *theirs = nullptr,
                            uint64_t *nonce = nullptr)
 {
@@ -66,7 +66,7 @@ inline RawEnd greet_plugin(raw::Listener &l, const pvn_hello &mine, pvn_hello *t
     return e;
 }
 
-// The rest of it.
+// Plays the rest of the acceptor's part.
 inline void give_lanes(RawEnd &e, raw::Listener &l, uint8_t features = 0)
 {
     int type;
@@ -85,7 +85,7 @@ inline RawEnd accept_plugin(raw::Listener &l, const pvn_hello &mine, uint8_t fea
     return e;
 }
 
-// The connector's part, up to the plugin's READY.
+// Plays the connector in a set-up up to the plugin's READY.
 inline RawEnd dial_lanes(uint16_t port, uint64_t nonce, const pvn_hello &mine)
 {
     RawEnd e;
@@ -146,7 +146,7 @@ struct Sender {
         }
         sc = nullptr;
     }
-    // Sends without end until that fails.
+    // Sends repeatedly until a call fails, and returns its error.
     ncclResult_t until_error()
     {
         ncclResult_t r = ncclSuccess;
@@ -164,7 +164,7 @@ struct Sender {
     }
 };
 
-// The plugin's receiving comm likewise.
+// The plugin's receiving comm, connected to a peer made by hand.
 struct Receiver {
     Net n{12};
     raw::Sock ctrl, stream;
@@ -172,7 +172,7 @@ struct Receiver {
     pvn_handle h = {};
     Buffer b{1000};
     int size = -1;
-    // seen_at: where the peer's process can be seen.
+    // seen_at: the listener that the peer names as proof that its process exists.
     explicit Receiver(uint64_t peer_features = 0, const raw::Listener *seen_at = nullptr)
     {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A peer made by hand: it speaks the wire format byte by byte, so that it can stop, die or lie
-// anywhere.
+// A peer made by hand: it speaks the wire format byte by byte, so it can stop, die or break the
+// rules at any byte.
 #ifndef TESTS_FAIL_RAW_PEER_H
 #define TESTS_FAIL_RAW_PEER_H
 
@@ -77,7 +77,7 @@ inline Bytes hello(uint64_t session, int min = PVN_WIRE_VERSION_MIN, int max = P
     return hello(h);
 }
 
-// A frame that is a text: ERROR, LANE_DOWN, SWITCH.
+// A frame whose body is a text: ERROR, LANE_DOWN, SWITCH.
 inline Bytes text_frame(pvn_frame_type type, const char *text)
 {
     Bytes b(PVN_REASON_MAX + 2);
@@ -125,7 +125,7 @@ inline Bytes ready(uint32_t lanes)
     return frame(PVN_FRAME_READY, b);
 }
 
-// A blocking socket that gives up by itself.
+// A blocking socket. Receives time out after 20 s, or after what timeout() has set.
 class Sock
 {
   public:
@@ -170,7 +170,8 @@ class Sock
         n = n < b.size() ? n : b.size();
         return n == 0 || ::send(fd, b.data(), n, MSG_NOSIGNAL) == static_cast<ssize_t>(n);
     }
-    // recv. A socket with a time limit leaves it, and accept, when the process is stopped and goes on (signal(7)).
+    // recv(), repeated after EINTR. If a socket has a time limit, recv and accept fail with EINTR
+    // when the process is stopped and continued (signal(7)).
     ssize_t take(void *to, size_t n)
     {
         ssize_t r;
@@ -193,7 +194,7 @@ class Sock
         b.resize(got);
         return b;
     }
-    // A frame's body; *type 0 at the end of the stream.
+    // A frame's body. *type is 0 at the end of the stream.
     Bytes recv_frame(int *type)
     {
         pvn_frame_header h = {};
@@ -205,8 +206,8 @@ class Sock
         *type = b.size() == h.len ? h.type : 0;
         return b;
     }
-    // Reads to the end of the stream: the texts of ERROR frames before it. *closed: the end was
-    // reached.
+    // Reads to the end of the stream and returns the texts of the ERROR frames in it. *closed: true
+    // if the end was reached.
     std::string last_words(bool *closed)
     {
         std::string text;
@@ -241,7 +242,7 @@ inline Sock dial(uint16_t port)
 struct Listener {
     Sock s;
     uint16_t port = 0;
-    // at: 0: the kernel chooses
+    // at: the port; 0: the kernel chooses one
     explicit Listener(uint16_t at = 0) : s(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
     {
         sockaddr_in in = {};
@@ -264,7 +265,7 @@ struct Listener {
         } while (fd < 0 && errno == EINTR);
         return Sock(fd);
     }
-    // The next control connection, behind the connector's HELLO.
+    // Accepts the next control connection and reads the connector's preamble and HELLO.
     Sock accept_ctrl()
     {
         int type;

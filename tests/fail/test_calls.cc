@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Each call of the C library that the plugin makes in a comm's life fails once, with each error that it may have on a machine
-// that is short of something, or on a network that loses connections.
+// Injects errors into each call of the C library that the plugin makes during a comm's life. Each
+// call fails once with each error that it can have on a machine short of some resource, or on a
+// network that loses connections.
 #include "abi/life.h"
 #include "support/next_symbol.h"
 
@@ -27,29 +28,30 @@ using namespace nccl;
 namespace
 {
 
-enum { SHORT = -1 }; // no error: one byte is moved
+enum { SHORT = -1 }; // no error: the call moves one byte
 
-// The calls of the thread that drives a comm are counted, and the nth one fails.
+// Counts the calls of the thread that drives a comm; call number `nth` fails.
 thread_local bool armed;
 struct {
     long nth, seen;
-    size_t which; // of the errors that this call may have
-    bool last;    // it has no further one
+    size_t which; // index into the errors that this call can have
+    bool last;    // true: the call has no further error
     std::string call;
     int error;
 } fault;
 
-// Connections that the same thread begins: from the one of this number on, counted from 0, there is no route. -1: there is.
+// From this connection on, counted from 0, connections of the same thread have no route. -1: all
+// have one.
 int no_route_from = -1, connections;
 
-// True for an address within the plugin, not within a library that it uses.
+// True for an address in the plugin itself, but not in a library that it uses.
 bool is_plugins(const void *address)
 {
     Dl_info of;
     return dladdr(address, &of) && strstr(of.dli_fname, "nccl-net-pvrdma");
 }
 
-// The error that this call has now; 0: none, it is made.
+// The error with which this call fails now; 0: the call is made.
 int fault_of(const char *call, std::initializer_list<int> errors,
              const void *from = __builtin_return_address(0))
 {
@@ -95,7 +97,7 @@ VISIBLE int connect(int fd, const sockaddr *addr, socklen_t len)
         errno = EHOSTUNREACH;
         return -1;
     }
-    if (e == EINTR) { // it goes on nevertheless
+    if (e == EINTR) { // connect() goes on after EINTR
         real(fd, addr, len);
         errno = e;
     }
@@ -273,7 +275,7 @@ VISIBLE int posix_fallocate(int fd, off_t offset, off_t len)
 namespace
 {
 
-// Long enough for a busy machine, and over soon where an end waits for nobody.
+// Long enough for a busy machine, but short where an end waits for nobody.
 const std::pair<const char *, const char *> kTimeouts[] = {
     {"NCCL_PVRDMA_CONNECT_TIMEOUT", "1s"},
     {"NCCL_PVRDMA_ACCEPT_TIMEOUT", "1s"},
@@ -281,7 +283,7 @@ const std::pair<const char *, const char *> kTimeouts[] = {
     {"NCCL_PVRDMA_READY_TIMEOUT", "4s"},
 };
 
-// Only what this thread calls fails: it drives both ends of the comm.
+// Runs a comm's life. Only calls of this thread fail, which drives both ends of the comm.
 Life faulty_life(Net &n)
 {
     armed = true;
@@ -290,7 +292,7 @@ Life faulty_life(Net &n)
     return life;
 }
 
-// Failover is on by default where a host has two interfaces.
+// Tests both settings of failover, which is on by default where a host has two interfaces.
 struct Calls : testing::TestWithParam<const char *> {
     void SetUp() override
     {
@@ -311,7 +313,8 @@ struct Calls : testing::TestWithParam<const char *> {
     // True if the job has to survive this fault.
     static bool is_survived(const Life &life)
     {
-        if (!is_reset()) // the network is sound: attempts are repeated, but NCCL's listen has one
+        // the network is sound, so attempts are repeated; but NCCL's listen has only one
+        if (!is_reset())
             return strcmp(life.failed_in, "listen") != 0 && fault.error != ECONNREFUSED;
         return life.up && *GetParam() == '1';
     }
@@ -321,7 +324,8 @@ INSTANTIATE_TEST_SUITE_P(Failover, Calls, testing::Values("0", "1"),
 
 TEST_P(Calls, EachFailsOnce)
 {
-    std::map<std::string, std::pair<int, int>> rounds; // that survived, and that did not
+    // rounds that survived, and rounds that did not
+    std::map<std::string, std::pair<int, int>> rounds;
     fault = {};
     {
         Net n(12);
@@ -335,10 +339,11 @@ TEST_P(Calls, EachFailsOnce)
             const auto before = descriptors();
             Log::get().clear();
             {
-                Net n(12); // loaded for each fault: one library does not repeat its warnings
+                // loaded for each fault, because one library does not repeat its warnings
+                Net n(12);
                 const Life life = faulty_life(n);
                 if (fault.call.empty())
-                    break; // this call does not fail, or the life had fewer
+                    break; // this call has no error to inject, or the life had fewer calls
                 const std::string what =
                     fault.call + " " + (fault.error == SHORT ? "one byte" : strerror(fault.error));
                 SCOPED_TRACE("call " + std::to_string(nth) + ", " + what);
@@ -362,7 +367,7 @@ TEST_P(Calls, EachFailsOnce)
     EXPECT_TRUE(faulty_life(n).done);
 }
 
-// The plugin's start, all of whose calls count.
+// Starts the plugin. The calls that init makes are counted, and call number `nth` fails.
 struct Start {
     pvn_netdrv *d = nullptr;
     void *ctx = nullptr;
@@ -393,7 +398,8 @@ struct Start {
     }
 };
 
-// Files that cannot be read and interfaces that do not answer cost the plugin what they would have said, not its device.
+// If files cannot be read or interfaces do not answer, the plugin lacks what they would have said,
+// but keeps its device.
 TEST(Start, SurvivesEachCallThatFails)
 {
     int refused = 0, fired = 0;
@@ -426,7 +432,7 @@ TEST(Start, SurvivesEachCallThatFails)
     EXPECT_GE(1, refused);
 }
 
-// The control connection is there, and the only lane's data connection cannot be made.
+// The control connection comes up, but the only lane's data connection cannot be made.
 TEST_P(Calls, ASoleLaneIsDialledUntilItsTimeIsOver)
 {
     Net n(12);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A connection that cannot be made ends with the error that the system gave for
-// the last attempt, and not with the time limit's and its guess, a firewall.
-// Descriptors that run out: test_limits.cc.
+// Connections that cannot be made. The error is the one that the system gave for the last attempt;
+// it is not the time limit's, which guesses that a firewall is to blame. Cases in which descriptors
+// run out are in test_limits.cc.
 #include "abi/nccl_side.h"
 #include "support/netns.h"
 
@@ -19,13 +19,13 @@ namespace
 
 struct Dial {
     const char *name;
-    const char *networks; // v0's, which dials, and v1's, where the listener was
+    const char *networks; // of v0, which dials, and of v1, where the listener was
     const char *meanwhile;
     const char *error;
     const char *limit = "1s";
     const char *interfaces = "v0,v1";
     const char *hint = "";
-    int from = 0; // the device that dials; the other one had the listener
+    int from = 0; // the device that dials; the listener was on the other one
 };
 
 std::ostream &operator<<(std::ostream &o, const Dial &d)
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                          "likely: the peer offered its loopback address", 1}),
     [](const auto &i) { return std::string(i.param.name); });
 
-// The contents of the statistics files, whose texts are stored as they are.
+// The contents of the statistics files. Texts are stored in them unchanged.
 std::string statistics(const std::string &dir)
 {
     std::string all;
@@ -108,8 +108,8 @@ std::string statistics(const std::string &dir)
     return all;
 }
 
-// Connects to the listener of an interface that is gone by then, until the plugin warns; the
-// statistics of that moment are added to the warning.
+// Connects to the listener of an interface that has been removed since, until the plugin warns.
+// Adds the statistics of that moment to the warning.
 std::string warned_while_dialling(const char *meanwhile, std::string *stats)
 {
     char dir[] = "/tmp/pvn-dial.XXXXXX";

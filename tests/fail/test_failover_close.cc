@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The end of a comm while an acknowledgement is late or lost: a receiver that has everything says so when it closes.
+// Closes during a failover, or while an acknowledgement is late or lost. A receiver that has every
+// message says so in the GOODBYE of its close.
 #include "fail/failover_peer.h"
 
 using namespace nccl;
@@ -8,7 +9,7 @@ using namespace nccl;
 namespace
 {
 
-// A frame that may be long in coming, and the GOODBYE's number.
+// Reads the GOODBYE, which may take long to come, and returns its message number.
 uint64_t goodbye_of(raw::Sock &ctrl)
 {
     int type = 0;
@@ -27,12 +28,12 @@ void begin_failover(Receiving &r)
 {
     r.ctrl.send(lane_down());
     EXPECT_TRUE(eventually([&] {
-        r.others.use(); // which takes the steps of idle comms
+        r.others.use(); // drives the idle comms, too
         return said("the connection is made again");
     }));
 }
 
-// Both connections, and nobody calls.
+// Resets both connections. Nobody calls the plugin, so it does not notice.
 void reset_unnoticed(Receiving &r)
 {
     r.stream.reset();
@@ -57,8 +58,8 @@ TEST(FailoverReceiving, ItsGoodbyeSaysWhatItHas)
     });
 }
 
-// Its last acknowledgement is lost with the lanes, and it is closed before the peer connects again, perhaps before anybody has
-// noticed.
+// The receiver's last acknowledgement is lost with the lanes. The receiver is closed before the
+// peer connects again, and in one case before it has noticed the loss.
 TEST(FailoverReceiving, APeerThatConnectsAgainAfterTheClose)
 {
     for (bool noticed : {true, false}) {
@@ -85,7 +86,7 @@ TEST(FailoverReceiving, APeerThatConnectsAgainAfterTheClose)
     }
 }
 
-// It has closed its end, or ended, and nobody has called since.
+// The peer has closed its end, or its process has ended, and nobody has called the receiver since.
 TEST(FailoverReceiving, ACloseBehindThePeersIsSilent)
 {
     for (bool closed : {true, false}) {
@@ -94,7 +95,7 @@ TEST(FailoverReceiving, ACloseBehindThePeersIsSilent)
             has_one_message(r);
             if (closed)
                 r.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
-            // Closed with something unread, a socket would be reset.
+            // A close with unread bytes would reset the socket, so this only ends the stream.
             shutdown(r.ctrl.fd, SHUT_WR);
             shutdown(r.stream.fd, SHUT_WR);
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -104,7 +105,8 @@ TEST(FailoverReceiving, ACloseBehindThePeersIsSilent)
     }
 }
 
-// A receiver in a failover is closed by one thread while another one takes its steps beside another comm's.
+// One thread closes a receiver in a failover while another thread, which drives a second comm, also
+// drives this one.
 TEST(FailoverReceiving, IsClosedByAnotherThread)
 {
     alone([] {
@@ -205,7 +207,7 @@ TEST(FailoverReceiving, IsClosedWithANewConnection)
     });
 }
 
-// A sender that closes says so on the new connection alone, where the old one is lost.
+// If the old connection is lost, a sender that closes says so on the new connection alone.
 TEST(FailoverReceiving, ThePeerClosesTheNewConnection)
 {
     alone([] {
@@ -222,7 +224,7 @@ TEST(FailoverReceiving, ThePeerClosesTheNewConnection)
     });
 }
 
-// One that fails says why there.
+// A sender that fails gives its reason on the new connection.
 TEST(FailoverReceiving, ItsErrorOnTheNewConnection)
 {
     alone([] {
@@ -242,7 +244,7 @@ TEST(FailoverReceiving, ItsErrorOnTheNewConnection)
     });
 }
 
-// Only a receiver has a number to say.
+// A GOODBYE with a message number comes from a receiver only.
 TEST(FailoverReceiving, AGoodbyeWithANumberFromASender)
 {
     for (bool on_the_new_one : {false, true}) {

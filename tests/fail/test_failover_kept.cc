@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Small messages that are done before the peer has them: the lanes are lost, and the caller sleeps, or closes the comm.
+// Small messages, of which the plugin keeps a copy: their sends are complete before the peer has
+// them. Then the lanes are lost, and the caller sleeps or closes the comm.
 #include "fail/failover_peer.h"
 
 #include <linux/sockios.h>
@@ -22,7 +23,7 @@ struct SendingSmall : Sending {
         b.n = kSmall;
         memset(b.data(), 3, kSmall);
     }
-    // A send is done although the peer reads and acknowledges nothing.
+    // The send completes although the peer reads and acknowledges nothing.
     void send_one()
     {
         int before = sent;
@@ -48,11 +49,11 @@ struct SendingSmall : Sending {
     {
         lose();
         EXPECT_TRUE(eventually([&] {
-            others.use(); // which takes the steps of idle comms
+            others.use(); // drives the idle comms, too
             return said("the connection is made again");
         }));
     }
-    // Goes through the exchange of a failover, at whose begin it has nothing.
+    // Plays the peer's part in a failover, for a peer that has no message yet.
     void take_over()
     {
         int type = 0;
@@ -63,7 +64,7 @@ struct SendingSmall : Sending {
     }
 };
 
-// Nobody calls the sender any more: the plugin's own thread sends the copies again.
+// Nobody calls the sender any more, so the plugin's own thread sends the copies again.
 TEST(FailoverKept, TheCallerSleeps)
 {
     alone([] {
@@ -79,7 +80,7 @@ TEST(FailoverKept, TheCallerSleeps)
     });
 }
 
-// Its stream is reset, and the control connection says nothing.
+// The peer's stream is reset; nothing comes on the control connection.
 TEST(FailoverKept, TheCallerSleepsAndTheStreamIsReset)
 {
     alone([] {
@@ -92,7 +93,8 @@ TEST(FailoverKept, TheCallerSleepsAndTheStreamIsReset)
     });
 }
 
-// Messages that are done when the comm is closed still arrive, though the peer reads them later, and acknowledges one then.
+// Messages whose sends are complete when the comm is closed still arrive, although the peer reads
+// them later and acknowledges one of them then.
 TEST(FailoverKept, TheCommIsClosed)
 {
     alone([] {
@@ -117,7 +119,7 @@ TEST(FailoverKept, ThePeerCloses)
         EXPECT_EQ(0, SendingSmall::take_number(s.stream));
         s.stream.close();
         for (int i = 0; i < 50; i++) {
-            s.others.use(); // which takes the steps of idle comms
+            s.others.use(); // drives the idle comms, too
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
@@ -128,7 +130,7 @@ TEST(FailoverKept, ThePeerCloses)
     });
 }
 
-// The lanes are lost, and the comm is closed before it has others.
+// The lanes are lost, and the comm is closed before it has new ones.
 TEST(FailoverKept, TheCommIsClosedInAFailover)
 {
     alone([] {
@@ -145,7 +147,8 @@ TEST(FailoverKept, TheCommIsClosedInAFailover)
     });
 }
 
-// Nobody accepts: the close ends nevertheless, and says what may be lost.
+// Nobody accepts the new connection. The close ends nevertheless, and warns of messages that may be
+// lost.
 TEST(FailoverKept, TheCommIsClosedWithoutAPeer)
 {
     alone([] {
@@ -160,8 +163,8 @@ TEST(FailoverKept, TheCommIsClosedWithoutAPeer)
     });
 }
 
-// One that acknowledges nothing stops the sender when PVN_MAX_SENDS messages have a copy, and lets it go on when
-// it acknowledges them.
+// A peer that acknowledges nothing stops the sender when PVN_MAX_SENDS messages have a copy. The
+// sender goes on when they are acknowledged.
 TEST(FailoverKept, APeerThatAcknowledgesNothing)
 {
     alone([] {
@@ -179,7 +182,8 @@ TEST(FailoverKept, APeerThatAcknowledgesNothing)
     });
 }
 
-// NCCL closes a comm by another thread than the one that calls it, and which attends to it beside others.
+// NCCL closes a comm on another thread than the one that makes the data calls. That one drives the
+// comm meanwhile, beside others.
 TEST(FailoverKept, TheCommIsClosedByAnotherThread)
 {
     alone([] {
@@ -204,8 +208,9 @@ TEST(FailoverKept, TheCommIsClosedByAnotherThread)
     });
 }
 
-// The peer says that its lanes are lost, and drops what its machine had acknowledged. The close comes before any other
-// call: it looks at the peer before it takes these acknowledgements for the end.
+// The peer reports that its lanes are lost, and drops messages that its kernel had acknowledged.
+// The close is the first call after that. It has to read the peer's report before it takes those
+// acknowledgements as proof of arrival.
 TEST(FailoverKept, TheCommIsClosedAsItsLanesAreLost)
 {
     alone([] {
@@ -214,7 +219,8 @@ TEST(FailoverKept, TheCommIsClosedAsItsLanesAreLost)
         int now = 1;
         setsockopt(s.stream.fd, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof(now));
         s.lose();
-        // Its machine has it. The close looks, whatever the poller has seen until then.
+        // LANE_DOWN is in the plugin's kernel now. The close reads it, whatever the poller has seen
+        // so far.
         EXPECT_TRUE(eventually([&] {
             int left = -1;
             return ioctl(s.ctrl.fd, SIOCOUTQ, &left) == 0 && left == 0;
@@ -229,10 +235,11 @@ TEST(FailoverKept, TheCommIsClosedAsItsLanesAreLost)
     });
 }
 
-// Closes a comm whose peer's machine has no room for all of it at first, and has sent an acknowledgement.
+// Closes a comm whose peer's kernel has no room for all messages at first. The peer has sent an
+// acknowledgement by then.
 void close_while_the_peer_reads()
 {
-    constexpr int kMessages = 31; // fewer than those for whose acknowledgements a call would look
+    constexpr int kMessages = 31; // too few for a call to look for acknowledgements
     SendingSmall s;
     s.b.n = PVN_KEEP_MAX;
     memset(s.b.data(), 3, s.b.n);
@@ -256,7 +263,7 @@ void close_while_the_peer_reads()
     EXPECT_FALSE(Log::get().warned({"may not have reached"})) << Log::get().text();
 }
 
-// A close that has waited, and had what it waited for, takes no time from one that comes seconds later.
+// A close that waited successfully does not shorten the wait of a close seconds later.
 TEST(FailoverKept, ACloseThatFollowsAnotherOneWaitsAsWell)
 {
     alone([] {
@@ -267,7 +274,8 @@ TEST(FailoverKept, ACloseThatFollowsAnotherOneWaitsAsWell)
     });
 }
 
-// NCCL aborts: the buffers of open sends have other contents when the comm is closed, and nothing of these is sent.
+// NCCL aborts: the buffers of open sends have other contents when the comm is closed. No byte of
+// them is sent.
 TEST(FailoverKept, TheCommIsClosedWithAnOpenSend)
 {
     alone([] {
@@ -296,7 +304,8 @@ TEST(FailoverKept, TheCommIsClosedWithAnOpenSend)
     });
 }
 
-// NCCL aborts in a failover: the plugin's thread sends nothing of memory that another owner has by then.
+// NCCL aborts during a failover: the plugin's thread sends no byte of memory that has another owner
+// by then.
 TEST(FailoverKept, AnOpenSendLosesItsMemoryInAFailover)
 {
     alone([] {
@@ -314,7 +323,7 @@ TEST(FailoverKept, AnOpenSendLosesItsMemoryInAFailover)
             EXPECT_EQ(ncclSuccess, pvn_netdrv_test(s.n.d, open, &now, nullptr));
             return said("the connection is made again");
         }));
-        // NCCL has another thread for that.
+        // NCCL uses another thread for this, too.
         std::thread([&] {
             EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(s.n.d, s.sc, mh));
             memset(large.data(), 0xA5, large.n);

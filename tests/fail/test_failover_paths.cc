@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A peer with two addresses, and the order in which the plugin dials them; the time that it takes for that.
+// A peer with two addresses: the order in which the plugin dials them, and how long it takes.
 #include "fail/failover_peer.h"
 
 #include <poll.h>
@@ -13,11 +13,11 @@ namespace
 struct TwoAddresses {
     raw::Listener other;
     Sending s{that_names(other)};
-    // The lanes deliver a message, so their path is a sound one.
+    // The lanes deliver a message, so the plugin takes their path as good.
     void deliver_one()
     {
         Sending::take(s.stream);
-        s.stream.recv(PVN_FRAME_LEN); // of the next one
+        s.stream.recv(PVN_FRAME_LEN); // the header of the next one
     }
     static raw::Bytes has_one()
     {
@@ -26,7 +26,7 @@ struct TwoAddresses {
         r.have[(PVN_MAX_SENDS - 1) / 64] |= UINT64_C(1) << ((PVN_MAX_SENDS - 1) % 64);
         return report_frame(r);
     }
-    // The address that is dialled first.
+    // The listener at the address that the plugin dials first.
     raw::Listener &dialled()
     {
         pollfd p[] = {{s.l.s.fd, POLLIN, 0}, {other.s.fd, POLLIN, 0}};
@@ -35,7 +35,7 @@ struct TwoAddresses {
     }
 };
 
-// A firewall rejects what goes to the first address, for example.
+// The first address refuses, as behind a firewall that rejects packets.
 TEST(FailoverSending, OneOfTwoAddressesRefuses)
 {
     alone([] {
@@ -80,7 +80,7 @@ TEST(FailoverSending, EveryAddressRefusesForATime)
     });
 }
 
-// A path that passes the handshake and loses what is larger.
+// The handshake passes this path, but larger packets are lost.
 TEST(FailoverSending, APathThatDeliversNothingIsRemembered)
 {
     alone([] {
@@ -117,7 +117,7 @@ TEST(FailoverSending, APathThatHasDeliveredIsDialledFirst)
     });
 }
 
-// A bound from below, which no slow machine breaks.
+// The test asserts a minimum time, which a slow machine cannot break.
 TEST(FailoverSending, LossesOneAfterTheOtherTakeLonger)
 {
     alone([] {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A peer that agreed on failover and breaks its rules: frames that are not possible, in the wrong order, without end. Its
-// comm ends with a reason, or goes on unharmed, and no other comm of the process notices.
+// A peer that agreed on failover and breaks its rules: frames that are impossible, in the wrong
+// order, or without end. Its comm fails with a reason, or goes on unharmed. No other comm of the
+// process notices.
 #include "fail/failover_peer.h"
 
 using namespace nccl;
@@ -38,7 +39,7 @@ TEST(FailoverReceiving, WhatItWaitsForIsInTheStatistics)
     });
 }
 
-// The peer connects, and each time that fails at this end.
+// The peer connects again, and this end refuses the connection.
 TEST(FailoverReceiving, WhyTheNewConnectionFailsIsInTheStatistics)
 {
     alone_with_statistics([](const std::string &dir) {
@@ -78,7 +79,7 @@ static void ends_by_a_peer_that_gives_up(Receiving &r)
         "the peer gave up: its GPU fell off the bus");
 }
 
-// However often the caller tests its open requests after the error.
+// The reason stays, however often the caller tests its open requests after the error.
 TEST(FailoverReceiving, TheReasonOfItsEndStaysInTheStatistics)
 {
     alone_with_statistics([](const std::string &dir) {
@@ -110,7 +111,7 @@ TEST(FailoverReceiving, AnImpossibleAnswerEndsTheComm)
     }
 }
 
-// The connection is made again, as after any loss.
+// The plugin gives the new connection up and takes another one, as after any loss.
 TEST(FailoverReceiving, AnotherFrameOrHalfAnAnswer)
 {
     const raw::Bytes half = [] {
@@ -133,7 +134,8 @@ TEST(FailoverReceiving, AnotherFrameOrHalfAnAnswer)
     }
 }
 
-// The peer may go on with it already, and would take a GOODBYE there for the end of the comm.
+// The plugin sends no GOODBYE on it: the peer may use the connection already, and would take a
+// GOODBYE as the end of the comm.
 TEST(FailoverReceiving, AConnectionThatItGivesUpHasNoGoodbye)
 {
     alone([] {
@@ -151,7 +153,7 @@ TEST(FailoverReceiving, AConnectionThatItGivesUpHasNoGoodbye)
     });
 }
 
-// Nor an ERROR, for the peer may wait for the report already.
+// The plugin sends no ERROR on it either, because the peer may wait for the report already.
 TEST(FailoverReceiving, AConnectionThatIsNotReadyInTimeHasNoError)
 {
     alone([] {
@@ -213,7 +215,7 @@ TEST(FailoverReceiving, FramesOfAFailoverWithoutOne)
     }
 }
 
-// It is alive, but cannot be reached any more.
+// The peer's process is alive, but cannot be reached any more.
 TEST(FailoverReceiving, APeerThatDoesNotComeBack)
 {
     alone([] {
@@ -239,7 +241,8 @@ TEST(FailoverReceiving, APeerThatIsAliveAndDoesNotComeBack)
     });
 }
 
-// The peer has lost what the plugin still has: nothing has said so but the new connection.
+// The peer has lost a connection that still looks open to the plugin. The new connection is the
+// first sign of that.
 TEST(FailoverReceiving, AConnectionInPlaceOfOneThatIsOpen)
 {
     alone([] {
@@ -248,7 +251,7 @@ TEST(FailoverReceiving, AConnectionInPlaceOfOneThatIsOpen)
     });
 }
 
-// One that was closed again is none.
+// A new connection that is closed at once does not replace the one in use.
 TEST(FailoverReceiving, AConnectionInPlaceThatIsClosedAgain)
 {
     alone([] {
@@ -269,7 +272,7 @@ TEST(FailoverReceiving, AConnectionInPlaceThatIsClosedAgain)
     });
 }
 
-// A connection for a comm that does not exist is not taken.
+// The plugin does not take a connection that resumes a comm which does not exist.
 TEST(FailoverReceiving, ConnectionsThatReplaceNothing)
 {
     alone([] {
@@ -370,7 +373,7 @@ TEST(FailoverSending, APeerThatGivesUpBeforeItsReport)
     });
 }
 
-// It had acknowledged the message, so the sender's buffer may hold something else by now.
+// The peer had acknowledged the message, so the sender's buffer may have other contents by now.
 TEST(FailoverSending, AReportThatTakesBackAnAcknowledgement)
 {
     alone([] {
@@ -392,7 +395,7 @@ TEST(FailoverSending, AnotherFrameOrHalfAReport)
     raw::Bytes half = report_frame(nothing_yet());
     half.resize(half.size() / 2);
     raw::Bytes many = report_frame(nothing_yet());
-    many[PVN_FRAME_HEADER_BYTES + 5] = 33; // open receives
+    many[PVN_FRAME_HEADER_BYTES + 5] = 33; // 32 open receives at most are possible
     for (const raw::Bytes &lie :
          {raw::frame(PVN_FRAME_READY, {1, 0, 0, 0}), answer_frame(0, 0), half, many}) {
         alone([&] {
@@ -411,7 +414,7 @@ TEST(FailoverSending, AnotherFrameOrHalfAReport)
     }
 }
 
-// More than was ever sent is not believed.
+// The plugin does not believe a peer that says it has received more messages than were sent.
 TEST(FailoverSending, AHelloThatHasReceivedTooMuch)
 {
     for (uint64_t received : {UINT64_C(2), UINT64_MAX}) {
@@ -428,7 +431,7 @@ TEST(FailoverSending, AHelloThatHasReceivedTooMuch)
     }
 }
 
-// Only a connector switches to other lanes.
+// Only a connector may send SWITCH.
 TEST(FailoverSending, ASwitchFromTheWrongEnd)
 {
     alone([] {
@@ -475,7 +478,7 @@ TEST(FailoverSending, ANewConnectionThatNeverGetsFurther)
     });
 }
 
-// It connects again as it should, 12 times, and nothing ever moves.
+// The peer connects again correctly, 12 times, but no message ever moves.
 TEST(FailoverSending, LossesWithoutEnd)
 {
     alone([] {

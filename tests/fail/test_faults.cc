@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A peer that was fine and then is not: the connection's sockets end one by one, in every order.
+// A peer that worked and then fails: the sockets of the connection end one by one, in every order.
 #include "fail/raw_comm.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ using namespace nccl;
 namespace
 {
 
-// Who, where, and whether it had ever worked: in one message.
+// True if one message says who failed, where, and whether the comm had ever worked.
 bool reported(const char *what, const char *worked)
 {
     return Log::get().warned({what, worked, "local " + host_name() + " lo 127.0.0.1:",
@@ -27,8 +27,8 @@ TEST(Sending, DataSocketResetAndThePeersOwnAccountOfIt)
     EXPECT_EQ(ncclRemoteError, s.until_error()) << "latched";
 }
 
-// The kernel sends zero-copy chunks from the caller's own pages. When the call has reported that
-// the comm is dead it may overwrite them, so the stream must not deliver them any more.
+// The kernel sends zero-copy chunks from the caller's own pages. Once a call has reported that the
+// comm is dead, the caller may overwrite these pages, so the stream must not deliver them any more.
 TEST(Sending, ZeroCopyEndsBeforeTheFailureIsReported)
 {
     setenv("NCCL_PVRDMA_TCP_CC", "reno", 1); // with bbr there is no zero-copy
@@ -59,7 +59,7 @@ TEST(Sending, ZeroCopyEndsBeforeTheFailureIsReported)
     EXPECT_EQ(ECONNRESET, error);
 }
 
-// A wrong call on a comm that has failed is reported for itself and hides nothing.
+// A wrong call on a failed comm is reported as such, and the comm's own error can still be read.
 TEST(Sending, TheCommsErrorOutlivesAWrongCall)
 {
     Sender s;
@@ -115,7 +115,7 @@ TEST(Receiving, WhatWasSentBeforeThePeerVanishedStillArrives)
     Receiver r;
     int done;
     r.stream.send(message(0, {1, 2, 3}, 3));
-    r.ctrl.close(); // no goodbye: the process is gone, its data is not
+    r.ctrl.close(); // no GOODBYE: the process is gone, but its data are still in the socket
     ASSERT_EQ(ncclSuccess, r.receive(&done)) << Log::get().text();
     EXPECT_EQ(3, r.size);
     EXPECT_EQ(2, r.b.data()[1]);
@@ -123,8 +123,8 @@ TEST(Receiving, WhatWasSentBeforeThePeerVanishedStillArrives)
     EXPECT_TRUE(reported("control connection", "(1 message, 3 bytes)")) << Log::get().text();
 }
 
-// The loss is noticed, then the last message comes, and nobody calls for longer than a receiver
-// waits for more. Some call in 64 looks at the connection, so there are as many of them.
+// The receiver notices the loss, then the last message arrives, and nobody calls for longer than a
+// receiver waits for more. One call in 64 looks at the connection, so the test makes as many calls.
 TEST(Receiving, WhatCameWhileNobodyCalledIsStillTaken)
 {
     std::vector<std::unique_ptr<Receiver>> all(64);
@@ -194,7 +194,7 @@ TEST(Receiving, PeerGivesUpWhileWeWait)
         << Log::get().text();
 }
 
-// NCCL frees the buffers of a communicator that is aborted before it closes the comms.
+// When NCCL aborts a communicator, it frees the buffers before it closes the comms.
 TEST(Closing, AReceiveThatIsOpenIsNotWrittenAnyMore)
 {
     Receiver r;
@@ -218,7 +218,7 @@ TEST(Closing, ASendThatIsOpenIsNotReadAnyMore)
     ASSERT_EQ(ncclSuccess,
               pvn_netdrv_isend(s.n.d, s.sc, b.data(), b.n, 0, nullptr, nullptr, &s.req));
     for (ssize_t n; (n = recv(s.stream.fd, got.data(), got.size(), MSG_DONTWAIT)) > 0;)
-        total += static_cast<size_t>(n); // there is room
+        total += static_cast<size_t>(n); // the socket buffers had room
     ASSERT_GT(total, 0u);
     memset(b.data(), 0x5a, b.n);
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(s.n.d, s.sc));

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Sealed comms. Bytes that somebody puts into a connection, of whichever socket and in whichever direction: the comm goes on with
-// the right bytes, over a connection made again, and another comm beside it does not notice.
+// Sealed comms, and bytes that somebody injects into one of their connections: into any socket and
+// in either direction. The comm makes a new connection and goes on with the right bytes. Another
+// comm beside it does not notice.
 #include "abi/nccl_side.h"
 #include "support/key_file.h"
 
@@ -42,7 +43,7 @@ class Forged : public testing::Test
               "NCCL_PVRDMA_FAILOVER_TIMEOUT"})
             unsetenv(name);
     }
-    // Connected TCP sockets of this process that `before` has not.
+    // This process's connected TCP sockets, without those in `before`.
     static std::vector<int> connections(const std::set<int> &before)
     {
         std::vector<int> found;
@@ -95,7 +96,7 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
         sockets = fds.size();
         ASSERT_EQ(6u, sockets) << "two ends of a control connection and of two streams";
         Flow f = flow(p), beside = flow(other);
-        // In the middle of traffic.
+        // Injects the bytes in the middle of traffic.
         ASSERT_TRUE(eventually([&] { return !f.step() || f.sent() > MESSAGES / 3; }));
         uint8_t junk[100];
         for (uint8_t &b : junk)
@@ -114,7 +115,8 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
             << Log::get().warnings();
         f.check();
         beside.check();
-        // A stream is looked at when it has its turn. The end that notices resets it, and the other one may say so first.
+        // A stream is read only when its turn comes. Either end may notice first; it then resets
+        // the stream, so the other end may report the loss earlier.
         EXPECT_TRUE(eventually([&] {
             pass(p);
             return HasFailure() || said("connected again after");
@@ -125,7 +127,8 @@ TEST_F(Forged, BytesInAnyConnectionHarmNoMessageAndNoOtherComm)
     EXPECT_EQ(2, control);
 }
 
-// Both ends are this process's, and lose all connections in the middle of traffic.
+// Both ends are in this process. They lose all connections in the middle of traffic, and the key
+// file changes.
 struct Replaced : Forged {
     const std::string key = folder / "key";
     std::set<int> before;
@@ -157,7 +160,8 @@ struct Replaced : Forged {
         for (int fd : fds)
             shutdown(fd, SHUT_RDWR);
     }
-    // Other sockets take the places of this process's listening ones, which the kernel goes on answering for. Returns these.
+    // Puts other sockets in place of this process's listening ones. The old ones stay open, so the
+    // kernel still accepts connections for them, but nobody reads them. Returns the old ones.
     std::vector<int> stop_listening() const
     {
         std::vector<int> kept;
@@ -213,7 +217,7 @@ TEST_F(Replaced, AnotherKeyInTheFileEndsAFailover)
     is_refused();
 }
 
-// No connection is made meanwhile, for there is no descriptor.
+// The failover makes no connection at first, because the process has no free descriptor.
 TEST_F(Replaced, AnotherKeyEndsAFailoverThatHasBegun)
 {
     rlimit limit, none;
@@ -232,7 +236,8 @@ TEST_F(Replaced, AnotherKeyEndsAFailoverThatHasBegun)
     is_refused();
 }
 
-// The peer's machine has accepted the connection, and its process, which is stopped, says nothing: the attempt has no end.
+// The peer's kernel accepts the connection, but its process never answers. So the attempt would not
+// end by itself.
 TEST_F(Replaced, AnotherKeyEndsAnAttemptThatThePeerDoesNotAnswer)
 {
     setenv("NCCL_PVRDMA_SEAL_TIMEOUT", "10min", 1);
@@ -242,7 +247,8 @@ TEST_F(Replaced, AnotherKeyEndsAnAttemptThatThePeerDoesNotAnswer)
         return;
     const std::vector<int> deaf = stop_listening();
     ASSERT_FALSE(deaf.empty());
-    // Only the sender is called, and more than fits into the connection's buffers waits.
+    // The test calls the sender only. The message is larger than the socket buffers, so it stays
+    // open.
     std::vector<uint8_t> data(16 << 20);
     void *req = nullptr;
     ASSERT_EQ(ncclSuccess,
@@ -256,7 +262,8 @@ TEST_F(Replaced, AnotherKeyEndsAnAttemptThatThePeerDoesNotAnswer)
         rc = pvn_netdrv_test(p->d, req, &done, nullptr);
         return rc != ncclSuccess || done;
     };
-    // The file is looked at once a second, and the peer, whose connections have ended, is waited for longer than that.
+    // The plugin looks at the key file once a second. It waits longer than that for a peer whose
+    // connections have ended.
     ASSERT_TRUE(eventually([&] { return ends() || said("the connection is made again"); }));
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
     while (!ends() && std::chrono::steady_clock::now() < until)
@@ -271,7 +278,8 @@ TEST_F(Replaced, AnotherKeyEndsAnAttemptThatThePeerDoesNotAnswer)
         close(fd);
 }
 
-// A data loader's worker, say, is forked where a comm has sealed connections, and uses the plugin itself.
+// A forked child, such as a data loader's worker, uses the plugin itself. Its parent's comm has
+// sealed connections.
 TEST_F(Forged, AForkedChildSealsConnectionsOfItsOwn)
 {
 #ifdef __SANITIZE_THREAD__

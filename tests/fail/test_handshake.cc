@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Connection set-up against everything that can go wrong at the other end.
+// Connection set-up while the other end is absent, late, malformed or dies at any point.
 #include "abi/nccl_side.h"
 #include "fail/raw_comm.h"
 
@@ -142,7 +142,8 @@ TEST(Handle, DamagedOnesAreRefusedAtOnce)
         EXPECT_EQ(nullptr, sc);
         EXPECT_NE(std::string::npos, Log::get().warnings().find(text)) << Log::get().text();
     }
-    // A cookie that nobody gave out is no pointer: the connection simply begins.
+    // The plugin must not use a cookie from a handle as a pointer if it never issued that cookie.
+    // It simply begins a connection.
     alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
     memcpy(h, l.handle, sizeof(h));
     pvn_handle_set_cookie(reinterpret_cast<uint8_t *>(h), 0xdeadbeefdeadbeefull);
@@ -195,8 +196,9 @@ TEST(Absent, APeerThatNeverCallsAcceptEndsConnect)
     EXPECT_TRUE(said("NCCL_PVRDMA_ACCEPT_TIMEOUT"));
 }
 
-// One end is called so many times and then left alone for longer than every limit, as by a proxy thread that is busy elsewhere,
-// while the other one goes on. False: the set-up was over before the pause, as happens where the peer's answers overtake a call.
+// Calls one end `calls` times and then not for longer than every limit, like a proxy thread that is
+// busy elsewhere. The other end goes on. False: the set-up was complete before the pause, because
+// the peer's answers came before a call.
 bool comes_up_over_a_pause(Net &n, bool accepts, int calls)
 {
     Listen l(n);
@@ -251,7 +253,7 @@ TEST(Absent, APauseBetweenTwoCallsIsWaitedFor)
         t.join();
 }
 
-// But not without end.
+// The pause has a limit, too.
 TEST(Absent, APeerThatCallsNoMoreEndsTheSetUp)
 {
     Env e({{"ACCEPT_TIMEOUT", "1500ms"}, {"OFFER_TIMEOUT", "60s"}});
@@ -272,7 +274,8 @@ TEST(Absent, APeerThatCallsNoMoreEndsTheSetUp)
     peer.join();
 }
 
-// A frame says as much as a BEAT: one that follows at once would be a packet for nothing in every set-up.
+// Any frame shows as much as a BEAT, so a BEAT right after a frame would be a useless packet in
+// every set-up.
 TEST(Present, ABeatIsSentOnlyWhereNoFrameWas)
 {
     Env e({{"ACCEPT_TIMEOUT", "1500ms"}, {"OFFER_TIMEOUT", "60s"}});
@@ -329,7 +332,8 @@ std::string name_of(const testing::TestParamInfo<End> &i)
     return i.param == End::Stall ? "Stall" : i.param == End::Close ? "Close" : "Reset";
 }
 
-// Ends a connection so. What the other end said last, where it is still heard; *closed: it has closed the connection.
+// Ends a connection in the manner of `end`. Returns the last words of the other end if they can
+// still be read. *closed: true if that end has closed the connection.
 std::string end_as(raw::Sock &s, End end, bool *closed)
 {
     if (end == End::Stall)
@@ -373,7 +377,7 @@ size_t connector_bytes(uint64_t session, size_t *until_hello)
     return *until_hello + raw::offer(raw::tcp_blob(0)).size() + raw::ready(1).size();
 }
 
-// Every text was in some case's last words.
+// Expects that each text was in the last words of some case.
 template <typename Cases> void expect_heard(const Cases &cases, std::vector<const char *> texts)
 {
     for (const char *t : texts) {
@@ -419,7 +423,8 @@ TEST_P(AcceptorMeets, AtEveryByte)
             c->over = true;
         });
     }
-    // An unauthenticated connection is never accept's business; a peer that has sent HELLO is.
+    // accept ignores an unauthenticated connection, but reports the failure of a peer that has sent
+    // HELLO.
     auto verdict = [&](size_t cut) {
         Case *c = cases[cut].get();
         if (c->r == ncclSuccess && !c->rc)
@@ -505,7 +510,7 @@ TEST_P(ConnectorMeets, AtEveryByte)
         Case *c = cases.back().get();
         c->t = std::thread([c, cut] {
             c->words = play_acceptor(&c->l, cut, GetParam(), &c->closed);
-            // Nobody listens any more: a redial must find that out.
+            // nobody listens any more, and a redial must find that out
             if (GetParam() != End::Stall)
                 c->l.s.close();
         });
@@ -549,7 +554,7 @@ TEST(Lanes, PeerWhoseDataSocketsNeverAnswer)
         ctrl.send(raw::hello(77));
         ctrl.recv_frame(&type);
         ctrl.send(raw::offer(raw::tcp_blob(p.l.port)));
-        raw::Sock stream = p.l.accept(); // and no echo
+        raw::Sock stream = p.l.accept(); // closed without an echo
         words = ctrl.last_words(&closed);
     });
     void *sc;
@@ -641,8 +646,8 @@ TEST(MalformedPeer, WrongAnswersEndTheConnectionWithAReason)
         Log::get().clear();
         EXPECT_EQ(ncclRemoteError, connect_until(n, p.handle, &sc)) << c.name;
         t.join();
-        // Both ends hear the reason; our own log folds what repeats, so the peer's ear is the
-        // judge.
+        // Both ends get the reason. The test judges by what the peer reads, because the plugin's
+        // own log folds repeated lines.
         EXPECT_NE(std::string::npos, words.find(c.text)) << c.name << ": " << words;
         EXPECT_TRUE(closed) << c.name;
     }
@@ -693,7 +698,7 @@ TEST(Unauthenticated, ScannersAndNoiseWhileAPeerConnects)
         case 2:
             s.send({'G', 'E', 'T', ' ', '/', ' '});
             break;
-        case 3: // the right beginning, another session
+        case 3: // correct start, but another session
             s.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session + 1, 3));
             break;
         case 4: // data for a connection that does not exist
@@ -703,7 +708,7 @@ TEST(Unauthenticated, ScannersAndNoiseWhileAPeerConnects)
             s.send(b);
         }
         noise.push_back(std::move(s));
-        if (i == 75) { // in the middle of it
+        if (i == 75) { // in the middle of the unauthenticated connections
             EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc));
         }
         EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
@@ -728,7 +733,7 @@ TEST(Unauthenticated, ScannersAndNoiseWhileAPeerConnects)
 
 TEST(Unauthenticated, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
 {
-    Net n(12); // HELLO_TIMEOUT stays at its 20 s: only the room's size helps
+    Net n(12); // HELLO_TIMEOUT keeps its default of 20 s, so only the bound on their number helps
     Listen l(n);
     std::vector<raw::Sock> crowd;
     void *rc = nullptr, *sc = nullptr;
@@ -748,7 +753,7 @@ TEST(Unauthenticated, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
     pvn_netdrv_close_recv(n.d, rc);
 }
 
-// A peer whose every byte comes in a packet of its own is slow, not strange.
+// A peer is slow, but not unauthenticated, if each of its bytes comes in a packet of its own.
 TEST(Unauthenticated, ASlowPeerIsNone)
 {
     Net n(12);

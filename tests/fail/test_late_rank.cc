@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A rank that is late for longer than every limit, in every state of a comm: the job goes on when it
-// comes back, and each byte is right. Over TCP the rank's process is stopped by SIGSTOP, and its kernel goes on
-// answering. An adapter goes on as well, but softverbs is part of the process, so over RDMA the thread sleeps.
+// A rank that is late for longer than every limit, in every state of a comm. The job goes on when
+// the rank comes back, and each byte is right. Over TCP the rank's process is stopped by SIGSTOP,
+// while its kernel goes on answering. A real adapter would go on as well; but softverbs is part of
+// the process, so over RDMA only the rank's thread sleeps.
 //
-// A case is two processes in network namespaces of their own, which nobody else sees and which end with them. A rank
-// stops itself where its script says so; its parent continues it. Several cases run at once, since each mostly
-// waits.
+// A case has two processes in network namespaces of their own, which nobody else sees and which end
+// with them. A rank stops itself where its script says so, and its parent continues it. Several
+// cases run at once, because each mostly waits.
 #include "fail/late_rank.h"
 #include "support/netns.h"
 
@@ -25,7 +26,7 @@ namespace
 enum class Net_ { TCP, TWO_LINKS, RDMA };
 using Settings = std::vector<std::pair<const char *, const char *>>;
 
-// Every limit that runs while a peer does not call. A rank is away for several times as long.
+// Every limit that runs while a peer makes no call. A rank is away for several times as long.
 const Settings limits = {
     {"CONNECT_TIMEOUT", "1s"},  {"HELLO_TIMEOUT", "1s"},    {"OFFER_TIMEOUT", "1s"},
     {"BIND_TIMEOUT", "1s"},     {"VERIFY_TIMEOUT", "1s"},   {"READY_TIMEOUT", "1s"},
@@ -39,9 +40,9 @@ struct Case {
     Settings settings;
     void (*sender)(Rank &);
     void (*receiver)(Rank &);
-    int stops;         // of either process
-    const char *said;  // by one of the ends; nullptr: nothing is expected
-    const char *never; // by neither
+    int stops;         // of both processes together
+    const char *said;  // one end logs this; nullptr: nothing is expected
+    const char *never; // neither end logs this
     int away_ms = AWAY_MS;
 };
 
@@ -57,7 +58,7 @@ void plain(Rank &r)
     r.up();
     r.transfer(20, 100000);
 }
-// Data that fill the windows, while the receiver is away before it has posted a receive.
+// Sends enough to fill the windows, while the receiver is away before it has posted a receive.
 void sends_much(Rank &r)
 {
     r.up();
@@ -100,7 +101,7 @@ void is_away_when_idle(Rank &r)
     r.tell();
     r.transfer(4, 1000);
 }
-// It waits in receives, or in sends whose receives are there.
+// The other end waits in receives, or in sends whose receives are posted.
 void is_away_while_the_other_waits(Rank &r)
 {
     r.up();
@@ -114,7 +115,7 @@ void waits(Rank &r)
     r.transfer(4, 1000);
     r.transfer(4, 1000);
 }
-// The last messages are in this end's kernel when it closes.
+// The last messages are still in this end's kernel when it closes.
 void sends_and_closes(Rank &r)
 {
     r.up();
@@ -153,7 +154,7 @@ void stops_behind_its_first_call(Rank &r)
     r.transfer(20, 100000);
 }
 
-// The kernel of the other end gives up all connections within 6 s, by keepalive.
+// The kernel of the other end gives up all connections within 6 s, because of keepalive.
 template <int MS> void loses_its_link_and_is_away(Rank &r)
 {
     r.up();
@@ -161,7 +162,7 @@ template <int MS> void loses_its_link_and_is_away(Rank &r)
     r.lose_link(std::to_string(MS / 1000.0));
     r.transfer(20, LARGE, [&] { r.away(); });
 }
-// Its lanes fail within the first second.
+// The lanes of this port fail within the first second.
 void loses_its_port_and_is_away(Rank &r)
 {
     r.up();
@@ -177,7 +178,8 @@ void has_an_end_that_loses_its_link(Rank &r)
     r.transfer(8, 100000);
     r.transfer(20, LARGE);
 }
-// Its last message, which is short, is done when the link is away already, and nobody calls for longer than that.
+// The last message is short, so its send completes although the link is down already. Then nobody
+// calls for longer than the link is down.
 void sends_one_and_sleeps(Rank &r)
 {
     r.up();
@@ -195,7 +197,7 @@ void sleeps_and_receives_it(Rank &r)
     r.transfer(1, 1000);
     r.transfer(20, 100000);
 }
-// The counterpart: a path that is dead is found although the peer would be waited for.
+// The counterpart: a dead path is detected although a peer that is away would be waited for.
 void has_an_end_that_dies(Rank &r)
 {
     Rank::ends = true;
@@ -212,11 +214,12 @@ void dies_before_it_accepts(Rank &r)
 void dies_when_up(Rank &r)
 {
     r.up();
-    r.hear(); // of messages: the window closes within the second
+    r.hear(); // messages are being sent: the window closes within the second
     std::this_thread::sleep_for(std::chrono::seconds(1));
     r.die();
 }
-// Over the other link, or TCP, at first; away when the first one is about to be taken again.
+// The comm first moves to the other link, or to TCP. Then this rank is away when the comm is about
+// to return to the first link.
 void returns_to_its_link(Rank &r)
 {
     using clock = std::chrono::steady_clock;
@@ -334,7 +337,8 @@ const Case cases[] = {
      1,
      nullptr,
      "failover:"},
-    // The kernel, with its few probes, would notice it first on a machine that stands still for a second or two.
+    // This end sends many keepalive probes: with few, on a machine that stands still for a second
+    // or two, the kernel would notice the dead path first.
     {"dead_while_connecting",
      Net_::TCP,
      {{"FAILOVER", "0"}, {"KEEPALIVE_CNT", "20"}},
@@ -343,7 +347,7 @@ const Case cases[] = {
      0,
      "control connection: the peer's machine has acknowledged nothing for",
      nullptr},
-    // The data connection or the control connection notices it first.
+    // Either the data connection or the control connection notices it first.
     TCP("dead_with_a_closed_window", has_an_end_that_dies, dies_when_up, 0, "acknowledge"),
     TCP("dead_while_receiving", dies_when_up, has_an_end_that_dies, 0, "Connection timed out"),
     {"failover_the_receiver_is_away",
@@ -420,7 +424,7 @@ std::string run(const char *format, int a, int b = 0)
     return text;
 }
 
-// The process that has the two ranks as its children.
+// The parent process of the two ranks.
 class Parent
 {
   public:
@@ -520,7 +524,7 @@ class Parent
                                     k, other));
         return good;
     }
-    // Both end well; whoever stops is continued.
+    // Waits until both ranks have ended well, and continues a rank that stops.
     bool wait_for(pid_t r, pid_t s)
     {
         bool good = true;
@@ -547,7 +551,7 @@ class Parent
     Seen *stalled_ = nullptr;
 };
 
-// Each test begins with those that follow it.
+// Each test starts several of the cases that follow it, too.
 class LateRank : public testing::TestWithParam<Case>
 {
   protected:
@@ -579,7 +583,7 @@ class LateRank : public testing::TestWithParam<Case>
         }
         running[c.name] = r;
     }
-    // All that a case that has begun prints, and its status.
+    // Waits for a case that has begun. Returns all that it printed, and its status in *st.
     static std::string end(const Case &c, int *st)
     {
         const Running r = running.at(c.name);
@@ -592,8 +596,9 @@ class LateRank : public testing::TestWithParam<Case>
         fclose(r.text);
         return text;
     }
-    // The adapter is a thread of the other end's process. One that did not run for all retries, half a second, is none
-    // that a process takes along when it is away.
+    // True if the adapter got no processor time for all retries, which take half a second.
+    // Softverbs' adapter is a thread of the other end's process; a real adapter would go on while
+    // its process is away.
     static bool starved(const Case &c, const std::string &text)
     {
         return c.net == Net_::RDMA && c.never &&
@@ -637,7 +642,7 @@ TEST_P(LateRank, ComesBackAndTheJobGoesOn)
     if (c.never) {
         EXPECT_EQ(std::string::npos, text.find(c.never)) << text;
     }
-    if (c.stops && (!c.said || !strstr(c.said, " after"))) { // else a link is lost
+    if (c.stops && (!c.said || !strstr(c.said, " after"))) { // otherwise a link is lost
         EXPECT_EQ(std::string::npos, text.find("Connection timed out")) << text;
     }
 }

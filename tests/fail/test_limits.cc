@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The plugin when the system has no more to give: descriptors and memory.
+// The plugin on a system that has no descriptors or no memory left.
 #include "abi/nccl_side.h"
 #include "fail/raw_peer.h"
 
@@ -16,7 +16,7 @@ using namespace nccl;
 namespace
 {
 
-// No new descriptor while it lives.
+// While it exists, the process can open no new descriptor.
 class NoFiles
 {
   public:
@@ -173,8 +173,8 @@ TEST(Descriptors, ListenWithoutDescriptorsFails)
     EXPECT_TRUE(e.up());
 }
 
-// Wherever in the set-up the descriptors run out, both ends get a reason or come up, and nothing is
-// left behind.
+// Descriptors run out at each step of a set-up. Both ends come up or get a reason, and leave
+// nothing behind.
 TEST(Descriptors, RunningOutAtEveryStep)
 {
     setenv("NCCL_PVRDMA_CONNECT_TIMEOUT", "200ms", 1);
@@ -184,7 +184,7 @@ TEST(Descriptors, RunningOutAtEveryStep)
     {
         Net n(12);
         int came_up = 0, failed = 0;
-        // On a busy machine the short deadlines may run out where descriptors no longer do.
+        // On a busy machine the short timeouts may expire even where there are enough descriptors.
         for (int spare = 0; spare < 8 || (came_up == 0 && spare < 40); spare++) {
             int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
             close(lowest);
@@ -231,7 +231,8 @@ void __libc_free(void *);
 
 namespace
 {
-// Counts allocations while armed and fails the chosen one; counts what is not given back.
+// Counts allocations while armed and lets the chosen one fail. Also counts allocations that are not
+// freed.
 thread_local bool armed;
 long countdown, failed_allocations, live;
 
@@ -287,8 +288,8 @@ void silent(ncclDebugLogLevel, unsigned long, const char *, int, const char *, .
 {
 }
 
-// Everything a communicator does, in one thread, without a gtest macro inside; true when all of it
-// worked.
+// Does everything that a communicator does, in one thread and without a gtest macro. True if all of
+// it worked.
 bool whole_life(pvn_netdrv *d)
 {
     ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
@@ -337,7 +338,7 @@ out:
 }
 
 // The C library keeps a thread's last loading error until it has been read twice. A round that
-// fails inside dlopen() would give back the one before, or leave its own for the next.
+// fails inside dlopen() would return an earlier error, or leave its own for the next round.
 void forget_loading_error()
 {
     dlerror();
@@ -357,7 +358,7 @@ TEST(Memory, RunsOutAtEveryAllocation)
     ASSERT_TRUE(whole_life(d)) << "libraries take what they keep";
     long tried = 0;
     bool ok = false;
-    // The first round in which nothing failed has seen every allocation fail once.
+    // Ends with the first round in which nothing failed: by then each allocation has failed once.
     for (long n = 1; n < 20000; n++) {
         failed_allocations = live = 0;
         countdown = n;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Connections to a listener that no comm takes: from somebody who guesses the session, for comms that do not exist, and those that a
-// peer has given up without a word.
+// Connections to a listener that no comm takes. They come from somebody who guesses the session,
+// name comms that do not exist, or were given up by a peer without a word.
 #include "fail/failover_peer.h"
 
 #include <sys/syscall.h>
@@ -11,13 +11,15 @@
 
 using namespace nccl;
 
-// The wall clock as this process and the plugin read it: an hour ahead until somebody sets it right.
+// True: this process and the plugin read a wall clock that is an hour ahead.
 static std::atomic<bool> hour_ahead{false};
-// A thread that is held up once, behind a look at the monotonic clock, until somebody lets it go, for a second at most.
+// Holds this thread up once, after it has read the monotonic clock, until `may_go`, but for a
+// second at most.
 static thread_local bool dawdles = false;
 static std::atomic<bool> held_up{false}, may_go{false};
 
-// Threads that hold the listener's lock for nearly all of the time: each look for what has come in takes long.
+// Makes accept4 slow on threads with `accepts_slowly`, so that they hold the listener's lock nearly
+// all the time.
 static std::atomic<bool> slow_accepts{false};
 static thread_local bool accepts_slowly = false;
 
@@ -49,8 +51,8 @@ extern "C" int clock_gettime(clockid_t id, timespec *ts) noexcept
 namespace
 {
 
-// The session is not found byte by byte: a guess of its beginning is as silent when it is right as
-// when it is wrong, and a whole one that is wrong gets its end late.
+// Nobody can find the session byte by byte: the listener keeps silent after a guess of its first
+// bytes, right or wrong, and closes the connection of a whole wrong guess late.
 TEST(Unauthenticated, APartOfTheSessionIsNoAnswer)
 {
     Net n(12);
@@ -87,7 +89,8 @@ TEST(Unauthenticated, APartOfTheSessionIsNoAnswer)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 
-// Another call takes the connection in, with a later time than the first one's.
+// While one call of accept is held up, another call accepts the connection, with a later timestamp.
+// The connection still gets its whole time.
 TEST(Unauthenticated, OneThatComesInDuringAnotherCallHasItsTime)
 {
     Net n(12);
@@ -120,7 +123,8 @@ int open_files()
     return n;
 }
 
-// Control connections that name comms from `resumes` on, and have their HELLO answered.
+// Makes control connections that resume comms number `resumes` and following, and reads the answer
+// to each HELLO.
 std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes,
                                  uint64_t more_features = 0)
 {
@@ -144,7 +148,8 @@ std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes
 TEST(Listener, ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept)
 {
     alone([] {
-        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "300s", 1); // which would close them as well
+        // longer than the test, since this timeout would also close them
+        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "300s", 1);
         Receiving r;
         int before = open_files(), most = 0;
         auto come_and_go = [&] {
@@ -154,7 +159,8 @@ TEST(Listener, ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept)
             }
         };
         auto closed = [&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(20)); // to count them costs more
+            // a pause, because counting is expensive
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
             return open_files() < before + 10;
         };
         EXPECT_EQ(ncclSuccess, r.with(come_and_go, closed))
@@ -180,8 +186,9 @@ TEST(Listener, ConnectionsForUnknownCommsThatStayOpenAreClosedInTime)
     });
 }
 
-// A comm within a failover looks for a new connection all the time, and its thread that takes control connections does
-// not get the lock. The control connection is not refused for that.
+// A comm in a failover looks for a new connection all the time, so the thread that takes control
+// connections does not get the listener's lock. The plugin must not refuse the control connection
+// because of that.
 TEST(Listener, AControlConnectionIsKeptWhileItsCommHasTheLock)
 {
     alone([] {
@@ -195,7 +202,7 @@ TEST(Listener, AControlConnectionIsKeptWhileItsCommHasTheLock)
         });
         r.done = false;
         between_calls = {};
-        accepts_slowly = true; // this thread, which makes the calls
+        accepts_slowly = true; // on this thread, which calls the plugin
         auto lose_again = [&] {
             int type = 0;
             Log::get().clear();
@@ -213,7 +220,8 @@ TEST(Listener, AControlConnectionIsKeptWhileItsCommHasTheLock)
     });
 }
 
-// A connection whose path died behind its HELLO: no end of it reaches the listener. The next one takes over, and stays.
+// The path of the older connection died after its HELLO, so the listener sees no end of it. The
+// next connection takes over and stays.
 void left_behind(bool messages)
 {
     Receiving r;
@@ -226,7 +234,7 @@ void left_behind(bool messages)
         if (messages)
             r.next.stream.send(message(0, {1, 2, 3}, 3));
         int type = 0;
-        r.next.ctrl.timeout(1); // nothing is wrong with it
+        r.next.ctrl.timeout(1); // expires, because nothing comes on a connection that stays
         r.next.ctrl.recv_frame(&type);
         EXPECT_NE(PVN_FRAME_LANE_DOWN, type) << "given up for the one that came before it";
         if (!messages)
@@ -252,11 +260,12 @@ TEST(Listener, AConnectionLeftBehindReplacesNothingWhileDataFlow)
     alone([] { left_behind(true); });
 }
 
-// Whoever waits until a time of day waits for that hour.
+// The thread that answers HELLOs must not wait by the wall clock: after the clock was set back, it
+// would wait for an hour.
 TEST(Clock, AWallClockThatIsSetBackStopsNoAnswer)
 {
     alone([] {
-        Receiver r(features); // whose comm nobody calls
+        Receiver r(features); // nobody calls its comm
         half_made(r, 1, 1000);
         hour_ahead = true;
         timespec now = {}, real = {};

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A control connection that is reset just when the plugin's own thread looks at it. A socket reports that to one call only, and
-// the comm's own has to be that: an end of the stream would be the end of the peer's process, which is not waited for as long.
+// A control connection is reset just when the plugin's own thread polls it. A socket reports
+// ECONNRESET to one call only, and that has to be a call of the comm. Otherwise the comm would see
+// an end of the stream, which means that the peer's process has ended, and would not wait for it as
+// long.
 #include "fail/failover_peer.h"
 #include "support/next_symbol.h"
 
