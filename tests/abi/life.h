@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A comm from listen to close, for tests in which something fails meanwhile.
+// A comm's life from listen to close, for tests that inject a failure into it.
 #ifndef TESTS_ABI_LIFE_H
 #define TESTS_ABI_LIFE_H
 
@@ -9,7 +9,7 @@
 namespace nccl
 {
 
-// Both ends on this thread: set up, three messages, closed. Asserts nothing.
+// Runs both ends on this thread: set-up, three messages, close. Asserts nothing.
 class Life
 {
   public:
@@ -34,7 +34,7 @@ class Life
             failed_in = call;
         return result == ncclSuccess;
     }
-    // Each end is driven until it is up or has failed, as by a process of its own.
+    // Calls each end until it is up or has failed, as two processes would.
     bool set_up()
     {
         bool sends = true, receives = true;

@@ -37,7 +37,7 @@ tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h tes
 tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_peers_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
-# A library that has what makes one a profiler of NCCL, loaded by some of the tests.
+# A library with the symbol that makes it a profiler of NCCL. Some of the tests load it.
 check_LTLIBRARIES += tests/abi/profiler.la
 tests_abi_profiler_la_SOURCES = tests/abi/profiler.c
 tests_abi_profiler_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
@@ -47,7 +47,7 @@ tests_abi_test_profile_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_profile_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 EXTRA_tests_abi_test_profile_DEPENDENCIES = tests/abi/profiler.la tests/softverbs/libsoftverbs.la
 
-# Its own send and recv come before those of the C library, for the plugin too.
+# The program's send and recv replace those of the C library, for the plugin, too.
 if !SANITIZE_THREAD
 PVN_TESTS += tests/abi/test_zero_copy
 tests_abi_test_zero_copy_SOURCES = tests/abi/test_zero_copy.cc tests/abi/nccl_side.h
@@ -62,7 +62,7 @@ tests_abi_test_set_up_counts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_set_up_counts_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_set_up_counts_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
-# Forked children, before there is a thread, and a failover, on a kernel that does not empty pages in a child.
+# Children forked before their parent has a thread, and a failover, on a kernel that does not wipe pages in a child.
 PVN_TESTS += tests/abi/test_old_kernel
 tests_abi_test_old_kernel_SOURCES = tests/support/old_kernel.cc tests/abi/test_peers.cc tests/abi/test_failover.cc tests/abi/threads.h \
     tests/abi/nccl_side.h tests/abi/orphan.h tests/softverbs/fixture.h
@@ -81,7 +81,7 @@ tests_abi_test_failback_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_failback_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 EXTRA_tests_abi_test_failback_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
-# Other processes, which ThreadSanitizer does not see.
+# The test runs other processes, which ThreadSanitizer does not see.
 if !SANITIZE_THREAD
 PVN_TESTS += tests/abi/test_stat
 tests_abi_test_stat_SOURCES = tests/abi/test_stat.cc tests/abi/nccl_side.h

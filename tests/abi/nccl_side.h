@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// NCCL's side for the tests: loads the built plugin at any version of the interface and drives it
-// as NCCL's proxy does.
+// NCCL's side, for tests: loads the built plugin at any version of the interface and drives it as
+// NCCL's proxy does.
 #ifndef TESTS_ABI_NCCL_SIDE_H
 #define TESTS_ABI_NCCL_SIDE_H
 
@@ -31,7 +31,7 @@
 namespace nccl
 {
 
-// Loopback only, and nothing of the caller's environment; before any test.
+// Limits tests to loopback and drops the caller's settings, before the first test.
 struct Environment : testing::Environment {
     void SetUp() override
     {
@@ -42,7 +42,7 @@ struct Environment : testing::Environment {
 };
 static testing::Environment *const environment = testing::AddGlobalTestEnvironment(new Environment);
 
-// tests/fail/mutations.sh names another one.
+// The built plugin, unless tests/fail/mutations.sh names another one.
 inline const char *plugin_path()
 {
     const char *other = getenv("PVN_TEST_PLUGIN");
@@ -105,7 +105,7 @@ inline std::set<int> descriptors()
     return fds;
 }
 
-// As it stands in the plugin's messages.
+// This host's name as the plugin's messages show it.
 inline std::string host_name()
 {
     char name[51] = "";
@@ -131,8 +131,9 @@ inline void logger(ncclDebugLogLevel level, unsigned long, const char *, int, co
         Log::get().warn += std::string(line) + "\n";
 }
 
-// The last resort against a hang; no result depends on it. NCCL yields between its calls; where nothing has come for
-// long, a thousandth of that time is slept, and the processor left to others.
+// Repeats f until it returns true, for `seconds` at most. The limit only ends a hang; no result
+// depends on it. NCCL yields between its calls. If f has returned false for long, the pause is a
+// thousandth of that time, so that others get the processor.
 inline bool eventually(const std::function<bool()> &f, int seconds = 60)
 {
     using std::chrono::milliseconds;
@@ -246,7 +247,7 @@ struct Buffer {
     {
         return v.data() + 64;
     }
-    // The first `count` are the pattern of `seed`, and nothing else was written.
+    // True if the first `count` bytes are the pattern of `seed`, and no other byte was written.
     bool holds(size_t count, unsigned seed) const
     {
         return bytes::all(v.data(), 64, 0xee) && bytes::are(&v[64], count, seed) &&
@@ -263,9 +264,9 @@ struct Recv {
     std::vector<int> tags;
 };
 
-// Drives sends and grouped receives of one comm pair as NCCL does: posts what the plugin takes,
-// tests the oldest first. Every message carries its own pattern; a receive's buffers are checked
-// against `expect`: for each buffer the index of the send that must land in it.
+// Drives sends and grouped receives of one comm pair as NCCL does: it posts as many as the plugin
+// takes and tests the oldest first. Every message carries its own pattern. `expect` says for each
+// buffer of a receive which send, by index, must land in it.
 class Flow
 {
   public:
@@ -297,7 +298,7 @@ class Flow
     {
         return sent_ == sends_.size() && received_ == recvs_.size();
     }
-    // One pass; false after an error.
+    // Posts and tests once at each end. False after an error.
     bool step()
     {
         return post_sends() && post_recvs() && test_sends() && test_recvs();
@@ -407,7 +408,7 @@ class Flow
     size_t posted_sends_ = 0, posted_recvs_ = 0, sent_ = 0, received_ = 0;
 };
 
-// `n` plain messages of these sizes, each into a receive of its own that is `more` bytes longer.
+// `n` plain messages of these sizes. Each has a receive of its own that is `more` bytes longer.
 inline Flow plain(Pair &p, const std::vector<size_t> &sizes, size_t more = 0)
 {
     std::vector<Send> s;

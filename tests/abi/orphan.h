@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A child that a rank forks, as a worker that loads data is, and that lives on when the rank is killed.
+// A forked child that survives its rank, as a data loader's worker can when the rank is killed.
 #ifndef TESTS_ABI_ORPHAN_H
 #define TESTS_ABI_ORPHAN_H
 
@@ -30,13 +30,14 @@ inline bool is_open(int fd)
     return fcntl(fd, F_GETFD) >= 0;
 }
 
-// The child's share of the rank's descriptors, in memory that all processes share.
+// Which of the rank's descriptors the child still has. The rank, its child and the test share this
+// memory.
 struct Orphan {
-    std::atomic<pid_t> pid{0}; // stored when the rest has been
-    int connections = 0;       // TCP sockets of the rank that the plugin has made
-    int kept = 0;              // of these in the child
-    int others_closed = 0;     // of the other descriptors
-    bool application = false;  // has its own socket still
+    std::atomic<pid_t> pid{0}; // set after the other members
+    int connections = 0;       // the rank's TCP sockets, made by the plugin
+    int kept = 0;              // how many of them the child still has
+    int others_closed = 0;     // other descriptors of the rank that the child lacks
+    bool application = false;  // the child has the application's own socket
 
     static Orphan *shared()
     {
@@ -50,7 +51,7 @@ struct Orphan {
             kill(pid, SIGKILL);
         munmap(this, sizeof(*this));
     }
-    // In the rank: has a TCP socket of its own, forks, and waits until it is killed.
+    // Runs in the rank: opens a TCP socket of its own, forks, and waits until it is killed.
     [[noreturn]] void be_left()
     {
         const std::set<int> before = descriptors();
@@ -76,7 +77,8 @@ struct Orphan {
     }
 };
 
-// A receive from a rank that is killed while its child lives ends with an error that names the rank.
+// Posts a receive, kills the rank that was to send, and expects an error that names the rank
+// although its child lives.
 inline void expect_loss_of(Net &n, void *rc, pid_t rank, const Orphan &child)
 {
     Buffer b(100);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Contracts on which NCCL's proxy relies although nccl_net.h does not state them: read in transport/net.cc, proxy.cc
-// and plugin/net.cc of NCCL 2.28.9 and 2.30.7.
+// Contracts on which NCCL's proxy relies although nccl_net.h does not state them. They were read in
+// transport/net.cc, proxy.cc and plugin/net.cc of NCCL 2.28.9 and 2.30.7.
 #include "abi/nccl_side.h"
 #include "softverbs/fixture.h"
 
@@ -22,7 +22,7 @@ class Contract : public testing::TestWithParam<int>
 };
 INSTANTIATE_TEST_SUITE_P(Versions, Contract, testing::Range(5, 13), version_name);
 
-// One message, posted and tested call by call.
+// One receive, posted and tested call by call.
 struct Receive {
     Buffer b;
     void *req = nullptr;
@@ -49,7 +49,7 @@ struct Sending {
     Sending(size_t size, unsigned seed) : b(size, seed)
     {
     }
-    // Posts, then tests: true when it is done.
+    // Posts the send, then tests it. True when it is complete.
     bool step(Pair &p, int tag = 0)
     {
         if (!req) {
@@ -63,7 +63,7 @@ struct Sending {
     }
 };
 
-// NCCL tests the requests of several operations in its own order, a later one before an earlier one.
+// NCCL tests the requests of several operations in its own order, so it may test a later one first.
 TEST_P(Contract, RequestsTestedNewestFirst)
 {
     Net n(GetParam());
@@ -104,8 +104,8 @@ TEST_P(Contract, RequestsTestedNewestFirst)
     }
 }
 
-// The proxy asks for the sizes of receives, and passes NULL for them when it waits for a flush; test
-// takes NULL for any request.
+// The proxy requests the sizes of receives, but passes NULL for them when it waits for a flush.
+// test accepts NULL for any request.
 TEST_P(Contract, AGroupedReceiveTestedWithoutSizes)
 {
     Net n(GetParam());
@@ -131,7 +131,7 @@ TEST_P(Contract, AGroupedReceiveTestedWithoutSizes)
     EXPECT_TRUE(b.holds(69999, 3));
 }
 
-// The flush of a grouped receive has the sizes that test reported: 0 for what was empty.
+// A flush of a grouped receive gets the sizes that test reported, 0 for an empty message.
 TEST_P(Contract, AFlushWithSizesOfNothing)
 {
     Net n(GetParam());
@@ -149,8 +149,8 @@ TEST_P(Contract, AFlushWithSizesOfNothing)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, mh));
 }
 
-// Protocols LL and LL128 enter irecv with a number in *request. When no request is free it must be
-// NULL on return: NCCL would take the number for a request.
+// With the protocols LL and LL128, *request is a number when irecv is called. If no request is
+// free, it must be NULL on return, because NCCL would take the number for a request.
 class Hint : public Contract
 {
 };
@@ -183,7 +183,7 @@ TEST_P(Hint, NoRequestLeftIsNullWhateverItWas)
     }
 }
 
-// A communicator's buffers are registered with each of its comms, and a user's buffer again.
+// Each comm of a communicator registers the same buffers. A user's buffer may be registered again.
 TEST_P(Contract, OneBufferRegisteredTwice)
 {
     Net n(GetParam());
@@ -197,7 +197,7 @@ TEST_P(Contract, OneBufferRegisteredTwice)
         ASSERT_EQ(ncclSuccess,
                   pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.n, NCCL_PTR_HOST, &r[i]));
     }
-    // A part of it under a third handle, as of a user's buffer inside a larger one.
+    // A third handle, for a part of it, like a user's buffer inside a larger one
     ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data() + 33, 100, NCCL_PTR_HOST, &mh));
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, s[0]));
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, r[0]));
@@ -225,7 +225,7 @@ TEST_P(Contract, OneBufferRegisteredTwice)
     EXPECT_TRUE(dst.holds(src.n, 9)) << "by the handles that are left";
 }
 
-// ncclNetHandle_t is an array of char: it may lie anywhere.
+// ncclNetHandle_t is an array of char, so it may have any alignment.
 TEST_P(Contract, AHandleAtAnOddAddress)
 {
     Net n(GetParam());
@@ -242,7 +242,7 @@ TEST_P(Contract, AHandleAtAnOddAddress)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
 }
 
-// Each local rank gets a listener with PXN, and only one of them a connection.
+// With PXN each local rank gets a listener, but only one of them gets a connection.
 TEST_P(Contract, AListenerThatNobodyConnectsTo)
 {
     Net n(GetParam());
@@ -262,8 +262,8 @@ TEST_P(Contract, AListenerThatNobodyConnectsTo)
     EXPECT_EQ(before, descriptors());
 }
 
-// Connected and closed by the thread that serves the proxy's requests, used by the one that moves
-// data, registered with by a third. ThreadSanitizer judges what they share.
+// One thread connects and closes the comm, as the proxy's service thread does. A second one moves
+// data, and a third registers memory. ThreadSanitizer judges what they share.
 TEST_P(Contract, ThreadsHandACommOn)
 {
     Net n(GetParam());
@@ -290,7 +290,7 @@ TEST_P(Contract, ThreadsHandACommOn)
     std::thread([&] { p.reset(); }).join();
 }
 
-// Each proxy thread asks for properties, and announces how it will use its connections, while others do.
+// Several proxy threads read properties and set network attributes at the same time.
 TEST(Threads, PropertiesAndAttributesFromSeveral)
 {
     Net n(12);
@@ -313,7 +313,7 @@ TEST(Threads, PropertiesAndAttributesFromSeveral)
         t.join();
 }
 
-// NCCL calls finalize after an init that failed, with the context that it got: none.
+// After an init that failed, NCCL calls finalize with the context that it got: NULL.
 TEST(Finalize, AfterAnInitThatFailedSaysNothingMore)
 {
     for (int abi : {11, 12}) {
@@ -328,9 +328,10 @@ TEST(Finalize, AfterAnInitThatFailedSaysNothingMore)
     }
 }
 
-// NCCL shares a comm between ranks (PXN) when maxRecvs is above 1: a rank that sends with one tag of a group may be
-// ahead of the others by a whole operation, with up to 8 messages in flight and as many groups posted. Clear-to-send
-// stops it and lets the others pass; TCP devices do without, for it costs an entry for each receive.
+// If maxRecvs is above 1, NCCL shares a comm between ranks (PXN). A rank that sends with one tag of
+// a group may be ahead of the others by a whole operation, with up to 8 messages in flight and as
+// many groups posted. With clear-to-send, this rank waits and the others pass it. TCP devices have
+// no clear-to-send, because it costs an entry for each receive, so they offer no groups.
 TEST(Groups, OverTcpNoneAreOffered)
 {
     for (int abi : {5, 8, 10, 11, 12}) {
@@ -362,12 +363,12 @@ TEST(Groups, InTheTwoSidedModeNoneAreOffered)
     unsetenv("NCCL_PVRDMA_TRANSPORT");
 }
 
-// How a comm of an RDMA device gets to its lanes, and the adapter.
+// The adapter of a case, and how its comm comes to its lanes.
 struct Path {
     const char *name, *adapter, *mode;
-    std::vector<std::string> first; // commands before the comm is made
-    std::vector<std::string> later; // when a third of the messages has come
-    std::vector<std::string> last;  // and two thirds
+    std::vector<std::string> first; // softverbs commands before the comm is made
+    std::vector<std::string> later; // commands when a third of the messages has arrived
+    std::vector<std::string> last;  // commands when two thirds have arrived
     bool over_tcp;
 };
 
@@ -380,7 +381,7 @@ class Ahead : public testing::TestWithParam<Path>
             EXPECT_EQ(0, sv::command(c));
     }
 };
-// Without queue pairs there is no path but TCP.
+// If queue pairs cannot be set up, TCP is the only path.
 static const char *no_path =
     "rule none fail call=modify_qp errno=EINVAL nth=1 every=1 count=1000000";
 static const char *loss = "rule loss status status=RETRY_EXC_ERR nth=1";
@@ -394,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Path{"and_back", "roce", "auto", {}, {no_path, loss}, {"rules clear"}, true}),
     [](const auto &i) { return i.param.name; });
 
-// Two ranks share a comm: each has its buffer in each group of receives and its tag.
+// Two ranks that share a comm. Each has a tag of its own, and a buffer in each group of receives.
 class Sharing
 {
   public:
@@ -411,7 +412,7 @@ class Sharing
         EXPECT_EQ(ncclSuccess,
                   pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.n, NCCL_PTR_HOST, &rmh));
     }
-    // As NCCL's proxy does: posts what there is room for, and looks at the oldest.
+    // Posts as many receives as there is room for and tests the oldest, as NCCL's proxy does.
     void receive()
     {
         for (size_t k = received; k < GROUPS && k < received + DEPTH; k++) {
@@ -456,7 +457,8 @@ class Sharing
         }
         sent[t] += done != 0;
     }
-    // One rank as far as it comes alone; what holds it back then is the receiver.
+    // Lets one rank send alone until the receiver holds it back: no group completes without the
+    // other rank's message.
     void go_ahead(int t)
     {
         for (int idle = 0; idle < 2000 && sent[t] < GROUPS && !testing::Test::HasFatalFailure();
@@ -469,7 +471,7 @@ class Sharing
         }
         EXPECT_LT(sent[t], GROUPS) << "it is held back, or nothing was tested";
     }
-    // Both, the first rank in front, until so many groups are there.
+    // Lets both ranks send until so many groups have arrived.
     void go_on(size_t until)
     {
         EXPECT_TRUE(eventually([&] {
@@ -491,7 +493,7 @@ class Sharing
     std::vector<void *> in, out[TAGS];
 };
 
-// TCP behind an RDMA device has no clear-to-send if NCCL is set not to share comms.
+// If NCCL is configured not to share comms, a comm of an RDMA device over TCP has no clear-to-send.
 TEST(Groups, NoClearToSendWhereCommsAreNotShared)
 {
     sv::ForPlugin softverbs;
@@ -530,7 +532,7 @@ TEST_P(Ahead, ASenderOfAGroupDoesNotWaitForTheOthers)
     if (!path.later.empty()) {
         two.go_on(two.GROUPS / 3);
         play(path.later);
-        // The other rank is ahead when the lanes are lost, and afterwards.
+        // The other rank is ahead when the lanes are lost, and also afterwards.
         two.go_ahead(0);
         EXPECT_TRUE(eventually([&] {
             two.go_ahead(0);

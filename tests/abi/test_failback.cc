@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Comms of several threads that come back to better lanes at the same time. ThreadSanitizer judges what
-// they share with the plugin's own thread. tests/rdma/failback.sh has the same with processes and faults.
+// Comms of several threads that return to better lanes at the same time. ThreadSanitizer judges
+// what they share with the plugin's own thread. tests/rdma/failback.sh does the same with processes
+// and faults.
 #include "abi/threads.h"
 #include "softverbs/fixture.h"
 
@@ -21,7 +22,7 @@ static int times(const char *what)
     return n;
 }
 
-// How often the thread of this process with this name has waited; -1: there is none.
+// How often the thread of this name has waited; -1: this process has no such thread.
 static long waits(const std::string &name)
 {
     long n = -1;
@@ -40,8 +41,9 @@ static long waits(const std::string &name)
     return n;
 }
 
-// There is nothing to do for comms that come up, so that the threads go by their own time, which is 50 ms at least. Each wake
-// would have them look at every comm that there is.
+// Comms that come up give the plugin's threads no work, so these wake only by their own timers,
+// whose period is at least 50 ms. A wake-up for each comm would make them look at every comm there
+// is.
 TEST(Failback, CommsThatComeUpWakeNoThread)
 {
     enum { COMMS = 100, SLOW_MS = 1000 };
@@ -73,14 +75,15 @@ TEST(Failback, CommsThatComeUpWakeNoThread)
                             .count();
         if (ms > SLOW_MS)
             GTEST_SKIP() << "a slow machine: " << COMMS << " comms in " << ms << " ms";
-        // Waits for locks count as well.
+        // The kernel counts waits for locks, too.
         EXPECT_GT(COMMS / 2 + ms / 25, answered);
         EXPECT_GT(COMMS / 2 + ms / 25, tried);
     }
 }
 
-// The port goes down, both comms go on over TCP; it comes up, and they return to RDMA while messages
-// flow, with the thread that makes the new connections beside those that use the old ones.
+// The port goes down, and both comms fail over to TCP. The port comes up, and they return to RDMA
+// while messages flow: one thread makes the new connections while the comms' own threads use the
+// old ones.
 TEST(Failback, ThreadsWithCommsOfTheirOwn)
 {
     sv::ForPlugin softverbs;

@@ -35,7 +35,8 @@ TEST(Failover, ThreadsWithCommsOfTheirOwn)
     EXPECT_EQ(0, sv::command("rules clear"));
 }
 
-// The plugin's own thread keeps the library mapped, and ends with the last comm that needs it.
+// The plugin's own thread keeps the library mapped. It ends with the last comm that needs it, so
+// the library can be unloaded.
 TEST(Failover, LeavesTheLibraryToItsOwner)
 {
     sv::ForPlugin softverbs;
@@ -53,8 +54,9 @@ TEST(Failover, LeavesTheLibraryToItsOwner)
     }
 }
 
-// Over TCP a send is done when the receiver has acknowledged it. A receiver whose requests are done
-// is not called again, and nor are other comms of its thread, so it has done that before.
+// Over TCP a send is complete when the receiver has acknowledged it. Nobody calls a receiver whose
+// requests are complete, nor other comms of its thread. So the receiver has to acknowledge before
+// it reports completion.
 TEST(Failover, AReceiverThatIsNotCalledAgainHasAcknowledged)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "tcp", 1);

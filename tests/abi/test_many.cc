@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The plugin with many comms, many rounds, many threads and more than 4 GiB in one message.
+// The plugin with many comms, many rounds, many threads, and more than 4 GiB in one message.
 #include "abi/nccl_side.h"
 
 #include <climits>
@@ -98,7 +98,7 @@ TEST(Many, AThousandCommsAtOnce)
     setrlimit(RLIMIT_NOFILE, &r);
 }
 
-// One message of more than 4 GiB. Both buffers are many windows onto the same few megabytes, so it
+// One message of more than 4 GiB. Both buffers map the same few megabytes many times, so the test
 // costs time but no memory.
 TEST(Many, AMessageOfMoreThanFourGibibytes)
 {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Several processes: a forked child with its parent's comms, two ranks, a rank that is killed, one
-// that waits.
+// Several processes: a forked child that has its parent's comms, two ranks, a rank that is killed,
+// a rank that waits.
 #include "abi/nccl_side.h"
 #include "abi/orphan.h"
 
@@ -20,7 +20,8 @@ namespace
 {
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer ends a child of a process with threads that starts its own, as statistics do.
+// Statistics start a thread. ThreadSanitizer ends a forked child that starts a thread if its parent
+// had threads.
 [[maybe_unused]] const int no_statistics = setenv("NCCL_PVRDMA_STATS_DIR", "none", 1);
 #endif
 
@@ -54,7 +55,7 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
         must(3, pvn_netdrv_close_recv(p.d, p.rc) == ncclSuccess);
         must(3, pvn_netdrv_close_listen(n.d, lc) == ncclSuccess);
         must(4, pvn_netdrv_finalize(n.d, n.ctx) == ncclSuccess);
-        // It may start again by itself.
+        // The child may initialise the plugin for itself.
         ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
         must(5, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr) == ncclSuccess);
         {
@@ -70,7 +71,7 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
     ASSERT_EQ(pid, waitpid(pid, &status, 0));
     EXPECT_TRUE(WIFEXITED(status));
     EXPECT_EQ(0, WEXITSTATUS(status)) << "bits name the step";
-    // The parent's receive, posted before the fork, and its connections are as they were.
+    // The parent's connections, and a receive that it posted before the fork, are unchanged.
     Buffer out(10, 9);
     void *sreq = nullptr;
     ASSERT_EQ(ncclSuccess, pvn_netdrv_isend(p.d, p.sc, out.data(), 10, 0, nullptr, nullptr, &sreq));
@@ -89,7 +90,8 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
 }
 
 #if !defined(__SANITIZE_THREAD__)
-// Forks while another thread is in the middle of an init, which holds the locks of what it loads. The child may start.
+// Forks while another thread is in an init and holds the locks of what it loads. The child must be
+// able to start the plugin.
 void expect_a_child_starts_during(const std::function<void()> &init,
                                   const std::function<bool()> &stands,
                                   const std::function<void()> &goes_on)
@@ -117,8 +119,8 @@ void expect_a_child_starts_during(const std::function<void()> &init,
     loads.join();
 }
 
-// NCCL's logger is called in the middle of the parameters.
-std::atomic<int> in_logger{0}; // 1: is to wait, 2: waits
+// NCCL's logger, called while the plugin reads its parameters.
+std::atomic<int> in_logger{0}; // 1: the next call is to wait; 2: it waits
 
 void waiting_logger(ncclDebugLogLevel, unsigned long, const char *, int, const char *, ...)
 {
@@ -147,7 +149,7 @@ TEST(Fork, AChildStartsWhileAThreadOfItsParentReadsParameters)
     unsetenv("NCCL_PVRDMA_STREEMS");
 }
 
-// The loader waits for somebody who writes to a library that is a pipe.
+// The library's name is a FIFO, so the loader blocks until somebody writes to it.
 TEST(Fork, AChildStartsWhileAThreadOfItsParentLoadsLibnl)
 {
     const std::string pipe = "/tmp/pvn-nl." + std::to_string(getpid());
@@ -172,7 +174,7 @@ TEST(Fork, AChildStartsWhileAThreadOfItsParentLoadsLibnl)
 }
 #endif
 
-// Made without fork handlers: has every descriptor, does nothing with them.
+// A child made without fork handlers. It has every descriptor of its parent and uses none.
 struct Bystander {
     pid_t pid = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
     Bystander()
@@ -187,7 +189,7 @@ struct Bystander {
     }
 };
 
-// The result that a comm returns in the end to a call that is repeated.
+// Repeats a call until the comm returns an error.
 ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
 {
     ncclResult_t rc = ncclSuccess;
@@ -217,7 +219,7 @@ TEST(Fork, TheSenderHearsOfTheEndDespiteAChild)
     Pair p(n);
     ASSERT_TRUE(p.up());
     Bystander child;
-    Buffer out(32 << 20); // more than any socket takes
+    Buffer out(32 << 20); // more than the socket buffers hold
     void *req = nullptr;
     int done = 0;
     ASSERT_EQ(ncclSuccess,
@@ -241,7 +243,7 @@ TEST(Fork, AClosedListenerTakesNobodyInDespiteAChild)
     unsetenv("NCCL_PVRDMA_ACCEPT_TIMEOUT");
 }
 
-// Runs `child` in a process that gets a listener's handle to connect to; returns its pid.
+// Forks a process that runs `child` on a comm connected to this handle. Returns its pid.
 pid_t with_child(const char *handle, int abi, void (*child)(Net &, void *sc))
 {
     pid_t pid = fork();
@@ -358,7 +360,8 @@ TEST(Death, AKilledPeerIsReportedAtOnceAndOthersLive)
     f.check();
 }
 
-// Listeners count as well in a failover: a peer would take one that answers for a rank that is late.
+// With failover, a listener that the child still has counts, too: the peer would take it as proof
+// that the rank is alive and only late.
 class LeftChild : public testing::TestWithParam<const char *>
 {
 };

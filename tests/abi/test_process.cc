@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The plugin as a guest in somebody else's process: what it leaves alone, its life, its devices.
+// The plugin inside a process that is not its own: what it leaves alone, its life cycle, its
+// devices.
 #include "abi/nccl_side.h"
 #include "nccl/net_v4.h"
 #include "support/netns.h"
@@ -118,7 +119,8 @@ TEST(Guest, NeedsNoLibraryThatMayBeMissing)
     unsetenv("NCCL_PVRDMA_CUDA_LIB");
 }
 
-// NCCL goes on to the default library where its variable names none, so no job may lose RDMA by that.
+// If the library that NCCL's variable names is missing, NCCL uses the default library. The plugin
+// has to do so, too, or a job would lose RDMA.
 TEST(Guest, NcclsVerbsLibraryThatIsMissingIsNoError)
 {
     setenv("NCCL_IBVERBS_LIB", "/nonexistent/libibverbs.so", 1);
@@ -138,7 +140,7 @@ TEST(Guest, NcclsVerbsLibraryThatIsMissingIsNoError)
 TEST(Guest, LeavesTheProcessAsItWas)
 {
     {
-        Net warm(12); // what libc opens once and for all
+        Net warm(12); // opens what libc opens once per process
         Pair p(warm);
     }
     auto fds = descriptors();
@@ -160,7 +162,7 @@ TEST(Guest, LeavesTheProcessAsItWas)
             }
         p.close();
         for (Deadline wait; wait.left() && threads() != tasks;)
-            usleep(1000); // one that is joined stays in /proc for a moment
+            usleep(1000); // a joined thread stays in /proc for a moment
         EXPECT_EQ(tasks, threads());
         EXPECT_EQ(fds, descriptors()) << "nothing is open while nothing is connected";
     }
@@ -216,7 +218,8 @@ TEST(Guest, BadParameterRefusesInit)
     EXPECT_EQ(ncclSuccess, n.rc);
 }
 
-// A host without RDMA, or without libibverbs.
+// A host without RDMA, or without libibverbs. The user named an adapter, so the plugin reports that
+// it is missing.
 TEST(Guest, AnAdapterThatIsNamedIsMissed)
 {
     setenv("NCCL_PVRDMA_IB_HCA", "nosuchhca_0", 1);
@@ -245,7 +248,8 @@ TEST(Guest, AnAdapterThatIsNamedIsMissed)
     unsetenv("NCCL_IB_HCA");
 }
 
-// An init that fails has NCCL go on with a transport of its own: in the clear, although there is to be a key.
+// If init failed, NCCL would use a transport of its own, which does not encrypt although the user
+// requested a key.
 TEST(Guest, AKeyThatCannotBeUsedIsNoReasonToGoOnWithoutOne)
 {
     setenv("NCCL_PVRDMA_KEY_FILE", "/nonexistent/key", 1);
@@ -310,7 +314,7 @@ TEST(Life, CommsOutliveTheLastFinalize)
     ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
 }
 
-// A communicator that is aborted while it connects, beside one that goes on.
+// One communicator is aborted while it connects; another one goes on.
 TEST(Life, FinalizeGivesUpTheConnectionsOfItsOwn)
 {
     Net n(12);
@@ -339,7 +343,7 @@ TEST(Life, FinalizeGivesUpTheConnectionsOfItsOwn)
         EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, l));
 }
 
-// The statistics files among this process's mappings and open files, as /proc lists them.
+// How many statistics files /proc shows among this process's mappings and open files.
 int statistics_mapped()
 {
     const std::string pid = std::to_string(getpid());
@@ -354,7 +358,7 @@ int statistics_files()
         output_of("ls " + where + " | grep -c ^" + std::to_string(getpid()) + "- || true"));
 }
 
-// NCCL, when it aborts while it connects, calls finalize and never closeListen.
+// When NCCL aborts while it connects, it calls finalize but never closeListen.
 TEST(Life, FinalizeClosesTheListenersOfItsOwn)
 {
     Net other(12);
@@ -373,8 +377,8 @@ TEST(Life, FinalizeClosesTheListenersOfItsOwn)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(other.d, kept));
 }
 
-// Before v11 there is no finalize: listeners and unfinished connections stay until the library is
-// unmapped, and with them the statistics, of which they hold a row.
+// Versions before v11 have no finalize. Listeners and unfinished connections stay until the library
+// is unmapped. So do the statistics, because each of them has a row.
 TEST(Life, DlcloseClosesListenersAndUnfinishedConnections)
 {
     for (int abi : {4, 5, 8, 10, 12}) {
@@ -385,7 +389,7 @@ TEST(Life, DlcloseClosesListenersAndUnfinishedConnections)
         {
             Net n(abi);
             ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &left));
-            if (abi > 4) { // in v4 connect waits for the peer
+            if (abi > 4) { // v4's connect waits for the peer
                 ASSERT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc));
             }
             ASSERT_EQ(nullptr, sc);
@@ -437,8 +441,8 @@ TEST(Life, SetNetAttrIsAccepted)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_set_attr(n.d, n.ctx, &attr));
 }
 
-// v4's connect and accept block. A ring in which everybody connects first must not lock up, in
-// whatever order one thread calls them.
+// v4's connect and accept block. A ring in which every rank connects first must not deadlock, in
+// whatever order one thread calls the ranks.
 TEST(Life, ARingOfBlockingCallsInOneThread)
 {
     void *lib = dlopen(plugin_path(), RTLD_NOW | RTLD_LOCAL);
@@ -457,7 +461,7 @@ TEST(Life, ARingOfBlockingCallsInOneThread)
         ASSERT_EQ(ncclSuccess, net->accept(l[i], &r[i]));
         ASSERT_EQ(ncclSuccess, net->closeListen(l[i])) << "as NCCL does, before the first transfer";
     }
-    // Every rank sends its number round the ring.
+    // Every rank sends its number around the ring.
     std::vector<int> out(n), in(n, -1);
     std::vector<void *> sr(n), rr(n);
     std::vector<int> sd(n), rd(n);
@@ -548,7 +552,7 @@ TEST(Devices, AVirtualDeviceIsMadeOfDistinctKnownOnes)
     EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &d, &v));
 }
 
-// NCCL would find no path from a GPU to a device that it cannot place in its tree, and end the job.
+// If NCCL cannot place a device in its tree, it finds no path from a GPU to it and ends the job.
 TEST(Devices, WithoutPciStayApart)
 {
     std::string why = pvn_test::in_netns([] {
@@ -594,7 +598,7 @@ TEST(Devices, WithoutPciStayApart)
         GTEST_SKIP() << why;
 }
 
-// The body has two interfaces, va and vb, that NCCL may join.
+// Runs `body` where two interfaces, va and vb, exist that NCCL may join.
 std::string with_two_to_join(const std::function<void()> &body)
 {
     std::string why = pvn_test::in_netns([&] {
@@ -604,7 +608,7 @@ std::string with_two_to_join(const std::function<void()> &body)
             "&& ip link set va up && ip link set vb up"));
         ASSERT_TRUE(pvn_test::links_run("va vb"));
         setenv("NCCL_SOCKET_IFNAME", "=va,vb", 1);
-        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // without PCI devices
+        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // joins devices even without PCI paths
         body();
     });
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
@@ -612,7 +616,7 @@ std::string with_two_to_join(const std::function<void()> &body)
     return why;
 }
 
-// A lane on each interface, and both carry data.
+// Joins both interfaces. The comm gets a lane on each, and both carry data.
 void join_two(int abi)
 {
     Log::get().clear();
@@ -634,7 +638,8 @@ void join_two(int abi)
     EXPECT_EQ(2, both.vProps.ndevs);
     EXPECT_EQ(1, both.vProps.devs[1]);
     EXPECT_EQ(2 * one.speed, both.speed);
-    // After the last finalize NCCL counts as if the plugin had been loaded again, or goes on with what it has.
+    // After the last finalize, NCCL either makes the virtual device again, as if it had just loaded
+    // the plugin, or goes on with the one it has.
     for (bool counts : {true, false}) {
         if (abi < 11)
             break;
@@ -668,8 +673,9 @@ TEST(Devices, TwoJoinedInterfacesBothCarryData)
         GTEST_SKIP() << why;
 }
 
-// NCCL 2.24 and 2.25 unload the plugin with the last communicator, load it again with the next, and ask for the device
-// that they joined before. A library that stays mapped is for a process of its own.
+// NCCL 2.24 and 2.25 unload the plugin with the last communicator and load it again with the next.
+// Then they use the device that they had joined before. The test runs in a process of its own,
+// because the library stays mapped.
 TEST(Devices, AreJoinedStillWhenAnOlderNcclLoadsThePluginAgain)
 {
     const int no_namespace = 77;
@@ -692,7 +698,7 @@ TEST(Devices, AreJoinedStillWhenAnOlderNcclLoadsThePluginAgain)
     }
 }
 
-// Sockets of this process whose TOS is `tos`.
+// How many sockets of this process have this TOS.
 int sockets_with_tos(int tos)
 {
     int n = 0;
@@ -710,7 +716,7 @@ int sockets_with_tos(int tos)
 
 TEST(TrafficClass, CommunicatorThenParameterThenNone)
 {
-    // A pair has two control and two data sockets in this process, with one stream.
+    // With one stream, a pair has two control sockets and two data sockets in this process.
     setenv("NCCL_PVRDMA_TCP_STREAMS", "1", 1);
     {
         Net n(12, 0xb8);
@@ -719,7 +725,7 @@ TEST(TrafficClass, CommunicatorThenParameterThenNone)
         EXPECT_EQ(4, sockets_with_tos(0xb8));
     }
     {
-        Net n(10, 0x48); // v10 passes it to connect alone; the acceptor reads it in HELLO
+        Net n(10, 0x48); // v10 passes it to connect only; the acceptor gets it from HELLO
         Pair p(n);
         ASSERT_TRUE(p.up());
         EXPECT_EQ(4, sockets_with_tos(0x48));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The profiler's callback: who is called, when, and with what.
+// The profiler's callback: for which events it is called, when, and with which arguments.
 #include "abi/nccl_side.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ using namespace nccl;
 namespace
 {
 
-// NCCL's side of the callback: keeps every event.
+// NCCL's side of the callback. It keeps every event.
 struct Event {
     void *parent;
     int64_t plugin;
@@ -204,7 +204,7 @@ class ProfileRdma : public Profile
 {
   protected:
     sv::ForPlugin softverbs;
-    // Messages one after the other, from and to registered memory.
+    // Sends messages one after the other, from and to registered memory.
     void transfer(const char *profile, const char *mode, int opcode)
     {
         load();
@@ -265,7 +265,7 @@ class ProfileRdma : public Profile
         pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
     }
 };
-// Below v11 nothing closes the adapters, so that another test could not choose its own.
+// Before v11 nothing closes the adapters, so a later test could not choose its own.
 INSTANTIATE_TEST_SUITE_P(Versions, ProfileRdma, testing::Range(11, 13),
                          [](const testing::TestParamInfo<int> &i) {
                              return "v" + std::to_string(i.param);
@@ -286,7 +286,8 @@ TEST_P(ProfileRdma, EveryWorkRequestOfTheTwoSidedMode)
     transfer("pvrdma", "send", IBV_WR_SEND);
 }
 
-// A profiler keeps a record for each event until that stops.
+// A profiler keeps a record of each event until the event stops, so events that are open at a loss
+// must stop, too.
 TEST_P(ProfileRdma, EventsThatAreOpenAtALossStop)
 {
     load();

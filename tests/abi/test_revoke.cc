@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// deregMr in the middle of a message, as when NCCL aborts: afterwards no thread of the plugin touches the memory, which
-// its owner gives away before it closes the comm.
+// deregMr in the middle of a message, as when NCCL aborts. Afterwards no thread of the plugin may
+// touch the memory, because its owner frees it before it closes the comm.
 #include "config.h"
 
 #include "abi/nccl_side.h"
@@ -19,13 +19,13 @@ using namespace nccl;
 namespace
 {
 
-// One chunk, of which sockets hold a small part.
+// One chunk. The sockets hold only a small part of it.
 constexpr size_t SIZE = 16 << 20;
 constexpr const char *CHUNK = "16M", *SOCKET_BUFFER = "128K";
 constexpr uint8_t OURS = 0x11, OTHERS = 0x5a;
 
-// Memory whose address may be another owner's later. Reading it through the file is no access that ThreadSanitizer could take
-// for one of the memory.
+// Memory whose address another owner may get later. Tests read it through its file, so that
+// ThreadSanitizer does not see these reads as accesses to the memory.
 class Memory
 {
   public:
@@ -52,7 +52,7 @@ class Memory
         EXPECT_EQ(1, pread(fd, &b, 1, static_cast<off_t>(offset)));
         return b;
     }
-    // All bytes of the other owner's are at this address now.
+    // Gives the address to another owner, who fills it with OTHERS.
     void give_away()
     {
         EXPECT_EQ(0, munmap(at, SIZE));
@@ -69,11 +69,11 @@ class Memory
     }
 };
 
-// The other end of a comm: a process without worker threads, which moves on when the test says so.
+// The other end of a comm: a process without worker threads, which goes on when the test says so.
 class Peer
 {
   public:
-    // role: exits with its answer to the last question.
+    // role: runs in that process, whose exit status it returns.
     explicit Peer(const std::function<int(int)> &role)
     {
         int pair[2];
@@ -142,7 +142,7 @@ void say(int fd)
         _exit(101);
 }
 
-// Calls as NCCL does, until the other process has something to say; says that it has called often.
+// Calls as NCCL does until the other process has sent a byte. Sends a byte itself after 200 calls.
 void call(int fd, const std::function<void()> &step)
 {
     for (int i = 0; !heard(fd); i++) {
@@ -153,7 +153,7 @@ void call(int fd, const std::function<void()> &step)
     }
 }
 
-// Sends until its socket is full, and goes on when the test says so.
+// Sends until its socket is full, then goes on when the test says so.
 int send_in_two_parts(int fd)
 {
     setenv("NCCL_PVRDMA_TCP_THREADS", "0", 1);
@@ -175,14 +175,15 @@ int send_in_two_parts(int fd)
             done = 2;
     };
     call(fd, step);
-    wait_for_word(fd); // to stop
-    wait_for_word(fd); // to go on
+    wait_for_word(fd); // the test says to stop
+    wait_for_word(fd); // the test says to go on
     call(fd, step);
     pvn_netdrv_close_send(n.d, sc);
     return done;
 }
 
-// Receives when the test says so. 1: whole; 2: an error; 3: bytes of another owner.
+// Receives when the test says so. Returns 1 if the message arrived whole, 2 after an error, 3 if
+// bytes of another owner arrived.
 int receive_later(int fd)
 {
     setenv("NCCL_PVRDMA_TCP_THREADS", "0", 1);
@@ -243,7 +244,7 @@ class Revoke : public testing::TestWithParam<Shape>
     }
 };
 
-// A receive of which a worker has a part, and waits for the rest.
+// A receive in progress: a worker has written a part of it and waits for the rest.
 struct Receive {
     Peer peer{send_in_two_parts};
     Net n{12};
@@ -257,7 +258,7 @@ struct Receive {
         peer.tell(handle, sizeof(handle));
         ASSERT_TRUE(eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) || rc; }) && rc);
         ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(n.d, rc, in.data(), SIZE, NCCL_PTR_HOST, &mh));
-        // The peer calls until its socket is full, and does not call any more.
+        // The peer calls until its socket is full, and then no more.
         peer.hear();
         peer.tell();
         void *data = in.data();
@@ -265,7 +266,7 @@ struct Receive {
         int tag = 0;
         ASSERT_EQ(ncclSuccess,
                   pvn_netdrv_irecv(n.d, rc, 1, &data, &size, &tag, &mh, nullptr, &req));
-        // All behind the first read is for a worker.
+        // Everything behind the first read is left to a worker.
         ASSERT_TRUE(eventually([&] { return test() != ncclSuccess || in.byte(100000) == OURS; }));
         ASSERT_EQ(OURS, in.byte(100000));
         ASSERT_EQ(0, in.byte(SIZE - 1));
@@ -285,7 +286,7 @@ TEST_P(Revoke, WhatIsReceivedGoesNowhere)
 {
     Receive r;
     ASSERT_NO_FATAL_FAILURE(r.begin());
-    // Another one, of a part of it, does not save the rest.
+    // A second registration, which covers only a part, does not keep the receive going.
     void *part = nullptr;
     EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(r.n.d, r.rc, r.in.data() + SIZE / 2, SIZE / 4,
                                              NCCL_PTR_HOST, &part));
@@ -295,7 +296,7 @@ TEST_P(Revoke, WhatIsReceivedGoesNowhere)
     r.peer.tell();
     r.peer.hear();
     EXPECT_TRUE(bytes::all(r.in.data(), SIZE, OTHERS)) << "a worker wrote after deregMr";
-    // A caller that calls nevertheless gets the reason.
+    // If the caller tests the request nevertheless, it gets the reason.
     EXPECT_NE(ncclSuccess, r.test());
     EXPECT_TRUE(Log::get().warned({"deregMr has taken back the memory"})) << Log::get().text();
     EXPECT_TRUE(bytes::all(r.in.data(), SIZE, OTHERS));
@@ -330,7 +331,8 @@ TEST_P(Revoke, NothingIsReadToBeSent)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, sc));
 }
 
-// Memory that the comm still has in another registration, or of which no message has bytes.
+// Messages go on if the comm still has the memory in another registration, or if no message uses
+// the memory.
 TEST_P(Revoke, OtherMessagesGoOn)
 {
     Receive r;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A comm over TCP is set up with so many sockets, options and messages: calls that do not depend on how long an end waits.
-// tests/bench/README.md has the times, beside NCCL's sockets.
+// Counts sockets, options and messages per set-up of a comm over TCP. The counted calls do not
+// depend on how long an end waits. tests/bench/README.md has the times, beside those of NCCL's
+// sockets.
 #include <gtest/gtest.h>
 
 #include <sys/socket.h>
@@ -20,7 +21,7 @@ std::atomic<int> sockets, accepted, options, sends;
 
 } // namespace
 
-// The plugin's calls arrive here: the program comes before the C library.
+// The plugin's calls arrive here, because the program comes before the C library in symbol lookup.
 extern "C" {
 __attribute__((visibility("default"))) int socket(int domain, int type, int protocol) __THROW
 {
@@ -55,7 +56,7 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *data, si
 namespace
 {
 
-// Failover is on by default where a host has two interfaces.
+// Tests both settings of failover, which is on by default where a host has two interfaces.
 struct SetUpCounts : testing::TestWithParam<const char *> {
     void TearDown() override
     {
@@ -70,7 +71,7 @@ TEST_P(SetUpCounts, OfACommOverTcp)
     constexpr int kComms = 8;
     setenv("NCCL_PVRDMA_FAILOVER", GetParam(), 1);
     Net n(12);
-    Pair first(n); // with what a process does once
+    Pair first(n); // includes what a process does once
     ASSERT_TRUE(first.up()) << Log::get().text();
     sockets = accepted = options = sends = 0;
     std::vector<std::unique_ptr<Pair>> pairs;
@@ -81,10 +82,11 @@ TEST_P(SetUpCounts, OfACommOverTcp)
     printf("a comm, both ends: %g sockets, %g of them accepted, %g options, %g messages\n",
            (double)(sockets + accepted) / kComms, (double)accepted / kComms,
            (double)options / kComms, (double)sends / kComms);
-    // A control connection and one for data, and the listener.
+    // The listener, a control connection and a data connection.
     EXPECT_EQ(3 * kComms, sockets);
     EXPECT_EQ(2 * kComms, accepted);
-    // HELLO, OFFER and READY of each end, the hello of the data connection and its answer; a request for the route.
+    // HELLO, OFFER and READY of each end, the data connection's preamble and its answer, and
+    // perhaps a request for the route.
     EXPECT_LE(8 * kComms, sends);
     EXPECT_GE(9 * kComms, sends);
     EXPECT_GE(27 * kComms, options);

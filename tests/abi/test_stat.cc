@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The statistics of real processes, read from outside by pvn-topo stat: ranks that run, are stopped
-// and are killed, connections that do not come up, and what is left when all is over.
+// The statistics of real processes, which pvn-topo stat reads from outside: ranks that run, are
+// stopped or killed, connections that do not come up, and files that remain at the end.
 #include "abi/nccl_side.h"
 #include "stats/stat_layout.h"
 #include "tests/topo/cli.h"
@@ -33,7 +33,7 @@ struct JsonFree {
     }
 };
 
-// A comm as --json shows it, with its process.
+// A comm in the output of --json, with its process.
 struct Comm {
     json_t *process, *comm;
     std::string text(const char *key) const
@@ -87,7 +87,7 @@ class Stat : public testing::Test
     {
         return run_tool(dir, args, "NCCL_PVRDMA_STATS_DIR='" + dir + "/d'");
     }
-    // All comms that carried or carry something, or wait.
+    // All comms that are connected, were connected, or wait to be.
     std::vector<Comm> comms()
     {
         Result r = tool("--json stat");
@@ -103,7 +103,7 @@ class Stat : public testing::Test
                 all.push_back({process, comm});
         return all;
     }
-    // The first that fits, once there is one.
+    // Waits for a comm that fits, and returns the first one.
     Comm wait_for(const std::function<bool(const Comm &)> &fits)
     {
         Comm found = {};
@@ -118,7 +118,7 @@ class Stat : public testing::Test
         })) << tool("--all stat").out;
         return found;
     }
-    // Two ranks that send until they are stopped; in a group of their own.
+    // Starts two ranks that send until they are stopped, in a process group of their own.
     void start_perf()
     {
         std::string exe = PVN_BUILDDIR "/pvn-perf";
@@ -138,7 +138,7 @@ class Stat : public testing::Test
         posix_spawnattr_destroy(&attr);
         posix_spawn_file_actions_destroy(&files);
     }
-    // In the first line, as read here and from what was saved.
+    // Expects that the first line blames this process, both live and from a saved file.
     void expect_blamed(pid_t pid)
     {
         EXPECT_EQ(1, tool("-o saved.json --json stat").status);
@@ -151,7 +151,7 @@ class Stat : public testing::Test
             EXPECT_NE(std::string::npos, first.find(": it is stopped, by a signal")) << first;
         }
     }
-    // Files that processes have left behind.
+    // The number of files that processes have left behind.
     int files_left()
     {
         std::string ls = "ls " + dir + "/d >" + dir + "/names", line;
@@ -184,7 +184,7 @@ TEST_F(Stat, AKilledRankAndTheOneThatOutlivesIt)
     });
     EXPECT_EQ("lost", c.text("trouble"));
     EXPECT_EQ(1, status);
-    // The other hears of it, ends too, and its reason can still be read.
+    // The other rank notices, ends too, and its reason can still be read.
     c = wait_for([&](const Comm &x) {
         return x.pid() != victim && x.text("trouble") == "failed" && x.number("peer_pid") == victim;
     });
@@ -243,7 +243,7 @@ TEST_F(Stat, AStoppedRankIsNamedByTheOther)
     }
 }
 
-// Finished messages show soon, and so do open requests, though nobody calls any more.
+// Completed messages show up soon, and so do open requests, although nobody calls any more.
 TEST_F(Stat, AFewQuickMessagesAndSilence)
 {
     Net n(12);
@@ -251,7 +251,7 @@ TEST_F(Stat, AFewQuickMessagesAndSilence)
     ASSERT_TRUE(p.up());
     Flow first = plain(p, {1});
     ASSERT_TRUE(first.run());
-    comms(); // by now the rows have been published for the last time
+    comms(); // now the rows have been published for the last time
     Flow f = plain(p, std::vector<size_t>(10, 3000));
     ASSERT_TRUE(f.run());
     auto expect = [&](const char *kind, uint64_t messages, uint64_t bytes, uint64_t open) {
@@ -280,7 +280,7 @@ TEST_F(Stat, AFewQuickMessagesAndSilence)
     expect("recv", 11, 30001, 0);
     EXPECT_TRUE(std::regex_search(tool("stat").out, std::regex("UP +11 +(30001 B|29.3 KiB) +0 ")))
         << tool("stat").out;
-    // A receive for which nothing comes, and which nobody tests.
+    // A receive that no message arrives for, and that nobody tests.
     Buffer b(100);
     void *data = b.data(), *mh = nullptr, *handle = nullptr, *request = nullptr;
     size_t size = 100;
@@ -292,7 +292,7 @@ TEST_F(Stat, AFewQuickMessagesAndSilence)
     expect("recv", 11, 30001, 1);
 }
 
-// Lines of the text exposition format, version 0.0.4.
+// Output has to follow the text exposition format, version 0.0.4.
 TEST_F(Stat, MetricsFollowPrometheusGrammar)
 {
     const std::string name = "nccl_pvrdma_[a-z_]+", value = R"re("([^"\\]|\\["\\n])*")re";
@@ -340,7 +340,7 @@ TEST_F(Stat, MetricsFollowPrometheusGrammar)
     }
 }
 
-// A counter of a device outlives its comms, so that a rate over an hour is one.
+// A device's counters outlive its comms, so that a rate over an hour is correct.
 TEST_F(Stat, PrometheusTotalsOutliveComms)
 {
     std::regex bytes("nccl_pvrdma_bytes_total\\{[^}]*direction=\"send\",device=\"lo\","
@@ -382,7 +382,7 @@ TEST_F(Stat, RanksOfPerfHaveTheirNumber)
         << r.out;
 }
 
-// Ten connections that wait for the same are one remark that names them.
+// If ten connections wait for the same thing, one remark names them all.
 TEST_F(Stat, EqualReasonsAreOneRemark)
 {
     Net n(12);
@@ -447,7 +447,7 @@ TEST_F(Stat, ConnectionsThatDoNotComeUp)
     EXPECT_EQ("waiting for the peer's process to call accept", c.text("text"));
     EXPECT_EQ("send", c.text("kind"));
     EXPECT_EQ(0, status) << "nothing is wrong yet";
-    // Half a minute later.
+    // The same file as it would be half a minute later.
     std::string image = read_file(c.of_process("file")), later = dir + "/later.stat";
     for (size_t at = sizeof(pvn_stat_head); at < image.size(); at += sizeof(pvn_stat_row))
         reinterpret_cast<pvn_stat_row *>(image.data() + at)->state_ns -= UINT64_C(31000000000);
@@ -500,8 +500,8 @@ TEST_F(Stat, OptionsThatDoNotFitAreRefused)
     EXPECT_EQ(0u, r.out.find("no statistics files")) << r.out;
 }
 
-// Beside the connections stand the counters of the adapters that they use, and of no others; a rank that
-// is stopped is one in the metrics.
+// The output shows the connections' adapters with their counters, and no other adapters. In the
+// metrics, a stopped rank has the value 1.
 TEST_F(Stat, CountersOfTheAdaptersInUse)
 {
     start_perf();
@@ -538,7 +538,7 @@ TEST_F(Stat, CountersOfTheAdaptersInUse)
                                             "\",kind=\"interface\"} 1\n"))
         << r.out;
     EXPECT_EQ('0', value(r.out)) << r.out;
-    // As rates: the file grows all the time, so between any two looks.
+    // Rates: the file grows all the time, so any two reads differ.
     std::atomic<bool> done{false};
     std::thread grows([&] {
         for (int n = 8; !done; n += 1000) {

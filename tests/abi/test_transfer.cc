@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The interface's promises about data, through every version of it.
+// The interface's promises about data, with every version of it.
 #include "abi/nccl_side.h"
 
 #include <algorithm>
@@ -180,7 +180,7 @@ TEST_P(Abi, RegistrationsAreChecked)
                   pvn_netdrv_isend(p.d, p.sc, b.data(), 10, 0, other, nullptr, &req));
         EXPECT_EQ(nullptr, req);
     }
-    // None of that has hurt the comm. What is left registered goes with it.
+    // None of these errors has harmed the comm. Closing it removes registrations that are left.
     Flow f = plain(p, {100, 5000});
     EXPECT_TRUE(f.run());
     f.check();
@@ -202,8 +202,8 @@ TEST_P(Abi, FlushOfHostMemoryIsNothing)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, mh));
 }
 
-// A request that was reported done is nobody's any more; asking again is the caller's bug and is
-// reported.
+// A request that was reported complete no longer exists. Another test of it is the caller's error,
+// which is reported.
 TEST_P(Abi, TestOfAFinishedRequest)
 {
     Net n(GetParam());
@@ -248,7 +248,7 @@ TEST_P(Abi, WrongArgumentsAreRefused)
     Pair p(n);
     ASSERT_TRUE(p.up());
     Flow f = plain(p, {1});
-    ASSERT_TRUE(f.run()); // v4 is up now
+    ASSERT_TRUE(f.run()); // v4's comms are up by now
     Buffer b(64);
     void *data[9], *mh[9] = {}, *req = nullptr;
     size_t sizes[9];
@@ -284,14 +284,14 @@ TEST_P(Abi, SendLongerThanItsReceive)
     ASSERT_TRUE(p.up());
     Log::get().clear();
     Flow f(p, {{5000, 0}}, {{{100}, {0}}}, {{0}});
-    // The receiver's side finds out; small sends may be done by then, but the comm's next call says
-    // it.
+    // The receiver notices the failure. Small sends may be complete by then, but the comm's next
+    // call reports it.
     EXPECT_FALSE(f.run(20));
     EXPECT_EQ(ncclRemoteError, f.error) << Log::get().text();
     std::string w = Log::get().warnings();
     EXPECT_NE(std::string::npos, w.find("5000")) << w;
     EXPECT_NE(std::string::npos, w.find("takes 100")) << w;
-    // The sender hears the same sentence.
+    // The sender gets the same text.
     Buffer b(10);
     ncclResult_t rc = ncclSuccess;
     EXPECT_TRUE(eventually([&] {
@@ -306,8 +306,8 @@ TEST_P(Abi, SendLongerThanItsReceive)
     EXPECT_NE(std::string::npos, Log::get().warnings().find("the peer gave up"));
 }
 
-// Everything that isend took and test reported done reaches a receiver that posts only after the
-// close.
+// If isend took a message and test reported it complete, it reaches a receiver that posts only
+// after the sender's close.
 TEST_P(Abi, DoneSendsOutliveTheSender)
 {
     Net n(GetParam());
@@ -352,8 +352,7 @@ TEST_P(Abi, DoneSendsOutliveTheSender)
         EXPECT_EQ(static_cast<int>(sizes[i]), got);
         EXPECT_TRUE(dst.holds(sizes[i], 50 + i)) << i;
     }
-    // And nothing after that: the next receive says that the peer is gone instead of waiting for
-    // ever.
+    // The next receive after these reports that the peer is gone, and does not wait without end.
     Buffer dst(10);
     void *req = nullptr, *data = dst.data(), *mh = nullptr;
     size_t cap = 10;
@@ -381,7 +380,7 @@ TEST_P(Abi, CloseWithTrafficInFlight)
         for (int i = 0; i < 2 + 7 * round && f.step(); i++)
             ;
         EXPECT_EQ(ncclSuccess, f.error) << Log::get().text();
-        if (round < 3) { // the sender first, or the receiver
+        if (round < 3) { // either the sender closes first, or the receiver
             EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(p.d, p.sc));
             p.sc = nullptr;
         } else {
@@ -396,8 +395,8 @@ TEST_P(Abi, CloseWithTrafficInFlight)
     f.check();
 }
 
-// A user's thread registers memory while NCCL's uses the comm, and each gets the result of its own
-// call. ThreadSanitizer judges what they share.
+// A user's thread registers memory while NCCL's thread uses the comm. Each gets the result of its
+// own call. ThreadSanitizer judges what they share.
 TEST(Registrations, RefusalsOfTwoThreadsAreTheirOwn)
 {
     Net n(12);

@@ -15,7 +15,8 @@ using namespace nccl;
 namespace
 {
 
-// Sanitizers have threads of their own: the pool's are known by their name.
+// How many worker threads this process has. They are known by name, because sanitizers have threads
+// of their own.
 int workers()
 {
     int n = 0;
@@ -30,8 +31,9 @@ int workers()
     return n;
 }
 
-// Worker threads come with the first connection, serve all, and go with the last. A forked child has none, and what it
-// does with its copies harms nobody.
+// Worker threads start with the first connection, serve all connections, and end with the last one.
+// A forked child has none of its parent's workers, starts its own, and disturbs no comm of its
+// parent.
 TEST(Workers, ComeWithTheFirstConnectionAndGoWithTheLast)
 {
     ASSERT_EQ(0, workers());

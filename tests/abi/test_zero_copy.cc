@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// NCCL stages GPU data in pinned host buffers where an adapter cannot reach the GPU. From there to
-// the socket, and back on the other end, the plugin copies nothing: the kernel is given NCCL's own
-// buffers. Every send and receive call of the process is watched for that.
+// Zero copies between NCCL's buffers and the socket. Where an adapter cannot reach a GPU, NCCL
+// stages its data in pinned host buffers. The plugin then copies nothing at either end: it gives
+// NCCL's own buffers to the kernel. The test watches every send and receive call of the process.
 #include "abi/nccl_side.h"
 #include "support/next_symbol.h"
 
@@ -26,7 +26,8 @@ struct Range {
         end = begin + n;
         bytes = 0;
     }
-    // Counts the bytes that a call has moved, in the order of its pieces.
+    // Counts the bytes that a call has moved to or from this range. The call fills its pieces in
+    // order.
     void count(const iovec *iov, size_t n, ssize_t moved)
     {
         for (size_t i = 0; i < n && moved > 0; i++) {
@@ -42,7 +43,7 @@ Range sent, received;
 
 } // namespace
 
-// The plugin's calls arrive here: the program comes before the C library.
+// The plugin's calls arrive here, because the program comes before the C library in symbol lookup.
 extern "C" {
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *p, size_t n, int flags)
 {
@@ -97,7 +98,7 @@ TEST(ZeroCopy, TcpGivesTheKernelNcclsOwnBuffers)
     size_t want = size;
     int tag = 0, sd = 0, rd = 0;
     ASSERT_TRUE(eventually([&] {
-        if (!rr) { // posted first, as NCCL does: what has no buffer yet waits in the kernel
+        if (!rr) { // posted first, as NCCL does, because data without a buffer wait in the kernel
             EXPECT_EQ(ncclSuccess,
                       pvn_netdrv_irecv(p.d, p.rc, 1, &data, &want, &tag, &rmh, nullptr, &rr));
         }
@@ -115,7 +116,7 @@ TEST(ZeroCopy, TcpGivesTheKernelNcclsOwnBuffers)
     }));
     EXPECT_EQ(src, dst);
     EXPECT_EQ(size, sent.bytes) << "bytes that the kernel took out of the caller's buffer";
-    // Data behind a header in the same read are copied: a little of each chunk.
+    // Data behind a header in the same read are copied: a small part of each chunk.
     printf("received in place: %zu of %zu bytes\n", received.bytes.load(), size);
     EXPECT_GE(received.bytes, size - size / 10);
 }

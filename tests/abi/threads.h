@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Messages of several threads with comms of their own, and threads that register memory with these comms
-// at the same time, as NCCL's proxy and user threads do.
+// Several threads that move messages, each on comms of its own, while other threads register memory
+// with these comms, as NCCL's proxy threads and user threads do.
 #ifndef PVN_TESTS_ABI_THREADS_H
 #define PVN_TESTS_ABI_THREADS_H
 
@@ -27,7 +27,7 @@ struct Message {
         EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), SIZE, NCCL_PTR_HOST, &smh));
         EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), SIZE, NCCL_PTR_HOST, &rmh));
     }
-    // One call of each that is due; an error ends the test.
+    // Makes one call at each end that has one to make. An error ends the test.
     bool step(Pair &p)
     {
         void *data = dst.data();
@@ -50,8 +50,8 @@ struct Message {
     }
 };
 
-// The data calls of one pair, from one thread: rounds of messages, each with bytes of its own, until
-// there was enough.
+// Moves messages of one pair from one thread: each round has bytes of its own, until `enough` is
+// true.
 inline void transfer(Pair &p, const std::function<bool(int round)> &enough)
 {
     std::vector<Message> m;
@@ -70,7 +70,7 @@ inline void transfer(Pair &p, const std::function<bool(int round)> &enough)
                 ok = ok && x.step(p);
                 all = all && x.sent && x.received;
                 if (!x.s || !x.r)
-                    break; // in order
+                    break; // requests complete in order
             }
             return !ok || all;
         });
@@ -80,7 +80,7 @@ inline void transfer(Pair &p, const std::function<bool(int round)> &enough)
     }
 }
 
-// A thread that registers memory with the comms and takes it back, as NCCL's users do.
+// A thread that registers memory with the comms and deregisters it again, as users of NCCL do.
 class Registrar
 {
   public:
