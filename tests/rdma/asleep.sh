@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A path is lost while the thread of one rank sleeps, or all of its process is stopped, for longer than
-# NCCL_PVRDMA_FAILOVER_TIMEOUT: the comm goes on when that rank is back. Two network namespaces, joined by two links over TCP, or by
-# one with softverbs beside it, whose adapters work all the time.
+# A comm survives the loss of a path while one of its ranks cannot react for longer than
+# NCCL_PVRDMA_FAILOVER_TIMEOUT: either the thread of that rank sleeps, or its whole process is stopped. The comm goes
+# on when the rank is back. Two network namespaces act as hosts. They are joined by two links for TCP, or by one link
+# with softverbs beside it, whose adapters work all the time.
 # run-all limit: 120
 set -u
 build=$PVN_BUILDDIR
@@ -21,11 +22,11 @@ gone() {
     rm -rf "$tmp"
 }
 trap gone EXIT
-# A lost path is noticed after 2 s.
+# TCP reports a lost path after 2 s.
 export NCCL_PVRDMA_FAILOVER_TIMEOUT=6s NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME='' NCCL_PVRDMA_TCP_USER_TIMEOUT=1s NCCL_PVRDMA_KEEPALIVE_IDLE=1s
 export NCCL_PVRDMA_KEEPALIVE_INTVL=1s NCCL_PVRDMA_KEEPALIVE_CNT=1 NCCL_PVRDMA_OFFER_TIMEOUT=1s
 
-# joined A B K: so many links, v0 with 10.9.0.1 and 10.9.0.2, and so on
+# joined A B K: creates namespaces A and B and joins them by K links: v0 with 10.9.0.1 and 10.9.0.2, and so on
 joined() {
     local a=$1 b=$2 k n _
     ip netns add "$a" && ip netns add "$b" || return 1
@@ -43,7 +44,7 @@ joined() {
     return 1
 }
 
-# until_said FILE PATTERN: 40 s at most
+# until_said FILE PATTERN: waits until FILE has PATTERN, for 40 s at most
 until_said() {
     local _
     for _ in $(seq 400); do
@@ -62,7 +63,7 @@ until_there() {
     return 1
 }
 
-# asleep NAME LINKS: which end sleeps is in the name.
+# asleep NAME LINKS: NAME says which end sleeps.
 asleep() {
     local dir=$tmp/$1 a=pvnas$$a${space[$1]} b=pvnas$$b${space[$1]} s=nap r='' awake=$tmp/$1/receiver sender receiver
     mkdir -p "$dir/fabric" "$dir/sys"
@@ -91,7 +92,7 @@ asleep() {
     touch "$dir/wake"
     wait "$sender" "$receiver"
 }
-# Both have finished; the lanes of adapters were never given up.
+# True if both ranks have finished, and no lane of an adapter was given up.
 went_on() {
     local dir=$tmp/$1
     grep -q '^finished' "$dir/sender" && grep -q '^finished' "$dir/receiver" || return 1

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A path breaks while a comm is up: which end sleeps then x how the path breaks x what other path there is x what the comm does.
-# The job goes on, or ends with the reason where no path is left; it never hangs, and never fails over again and again.
-# Cells are named ASLEEP_PATH_NET_STATE:
-#   ASLEEP  none, connector, acceptor: makes no call for longer than FAILOVER_TIMEOUT
-#   PATH    sound; dead; back: dead, and sound again after 3 s; large: loses large packets without a report; one: loses what comes from
-#           the acceptor; syn: lets connections be made, and nothing through them; rejects: refuses them, and resets those there are
-#   NET     one, two: links over TCP, of which the first breaks; rdma: the control network, beside adapters that work all the time
+# A path breaks while a comm is up. Each cell combines the end that sleeps meanwhile, how the path
+# breaks, the other path that is left, and what the comm does at that moment. The job goes on, or ends with the
+# reason if no path is left. It never hangs, and never fails over again and again. A cell's name is
+# ASLEEP_PATH_NET_STATE:
+#   ASLEEP  none, connector, acceptor: this end makes no call for longer than FAILOVER_TIMEOUT
+#   PATH    sound; dead; back: dead, and sound again after 3 s; large: loses large packets without a report; one: loses packets
+#           from the acceptor; syn: passes handshakes and nothing larger; rejects: refuses new connections and resets existing ones
+#   NET     one, two: links for TCP, of which the first breaks; rdma: the control network breaks, the adapters work all the time
 #   STATE   idle, busy, closing
-# A router in a namespace of its own joins the two hosts of each cell. The test command runs a part of the cells; all 189, a
-# few minutes, by hand: PVN_BUILDDIR=build PVN_SRCDIR=. PVN_CELLS=all tests/rdma/broken_paths.sh (or PVN_CELLS='NAME ...').
+# A router in a namespace of its own joins the two hosts of each cell. The test command runs some of the cells. All
+# 189 take a few minutes: PVN_BUILDDIR=build PVN_SRCDIR=. PVN_CELLS=all tests/rdma/broken_paths.sh (or
+# PVN_CELLS='NAME ...').
 # run-all limit: 150
 set -u
 build=$(realpath "$PVN_BUILDDIR")
@@ -28,12 +30,13 @@ gone() {
     rm -rf "$tmp"
 }
 trap gone EXIT
-# A lost path is noticed after 2 s.
+# TCP reports a lost path after 2 s.
 export NCCL_PVRDMA_FAILOVER_TIMEOUT=8s NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=v NCCL_PVRDMA_TCP_USER_TIMEOUT=1s NCCL_PVRDMA_KEEPALIVE_IDLE=1s
 export NCCL_PVRDMA_KEEPALIVE_INTVL=1s NCCL_PVRDMA_KEEPALIVE_CNT=1 NCCL_PVRDMA_HELLO_TIMEOUT=2s NCCL_PVRDMA_OFFER_TIMEOUT=2s
 export NCCL_PVRDMA_STALL_ABORT=20s NCCL_PVRDMA_FAILOVER=1
 
-# host NAMESPACE ROUTER LINK SIDE: its interface vLINK, with 10.9.(2 LINK + SIDE).1, and the router's, r0LINK or r1LINK.
+# host NAMESPACE ROUTER LINK SIDE: joins a host to the router: its interface is vLINK with 10.9.(2 LINK + SIDE).1,
+# the router's is r0LINK or r1LINK.
 host() {
     local net=$((2 * $3 + $4)) far=$((2 * $3 + 1 - $4))
     ip link add "v$3" netns "$1" mtu 9000 type veth peer name "r$4$3" netns "$2" mtu 9000 &&
@@ -54,7 +57,7 @@ joined() {
     done
     return 1
 }
-# small_only ROUTER MTU: larger packets are lost on link 0 without a report
+# small_only ROUTER MTU: makes link 0 drop larger packets without a report
 small_only() {
     ip -n "$1" rule add ipproto icmp blackhole pref 5 && ip -n "$1" link set r00 mtu "$2" && ip -n "$1" link set r10 mtu "$2"
 }
@@ -64,7 +67,7 @@ break_path() {
     dead | back) ip -n "$1" rule add dev r00 blackhole pref 5 && ip -n "$1" rule add dev r10 blackhole pref 5 ;;
     one) ip -n "$1" rule add dev r10 blackhole pref 5 ;;
     large) small_only "$1" 1400 ;;
-    # The shortest one that IPv4 allows: handshakes and acknowledgements pass.
+    # 68 is the smallest MTU that IPv4 allows. TCP handshakes and acknowledgements pass.
     syn) small_only "$1" 68 ;;
     # The router answers in place of the hosts.
     rejects)
@@ -118,7 +121,8 @@ cell() {
     done
 }
 finished() { grep -q '^finished' "$1"; }
-# An end in order, or one with a reason; not by the time limit of the program or of the script.
+# True if the job finished, or failed with a reason. An end by the time limit of the program or of the script is
+# neither.
 ended() { finished "$1" || { grep -q '^FAILED: ' "$1" && grep -q 'PVRDMA' "$1"; }; }
 losses() {
     awk '/more in .* like: failover: .*(TCP stream|RDMA lane|control connection)/ { sub(/.*PVRDMA : /, ""); n += $1; next }
@@ -130,7 +134,7 @@ is_right() {
     for f in "$dir/sender" "$dir/receiver"; do
         ended "$f" || return 1
         ! grep -Eq 'is wrong|no namespaces|not broken|were lost 12 times' "$f" || return 1
-        # Like lines are folded into one for some seconds. More in half a minute are a storm.
+        # The log folds like lines into one for some seconds. More than 12 in half a minute are a storm.
         [ "$(losses "$f")" -le 12 ] || return 1
     done
     # A path is left.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The network of the control connections has an outage, and that of the adapters has none: two network namespaces joined by
-# a cable for TCP, with softverbs beside it, and a ring all-reduce of which every element is checked.
+# An outage of the network that carries the control connections, while the adapters' network works: the comms go on
+# over RDMA. Two network namespaces are joined by a link for TCP, with softverbs beside it. They run a ring
+# all-reduce that checks every element.
 # run-all limit: 200
 set -u
 build=$PVN_BUILDDIR
@@ -15,12 +16,12 @@ gone() {
     rm -rf "$tmp"
 }
 trap gone EXIT
-# The control connection is given up 2 s after a frame that nobody acknowledges, or after 3 s of silence.
+# The plugin gives the control connection up 2 s after a frame that is not acknowledged, or after 3 s of silence.
 export NCCL_SOCKET_IFNAME=v0 NCCL_PVRDMA_FAILOVER=1 NCCL_PVRDMA_TCP_USER_TIMEOUT=2s NCCL_PVRDMA_KEEPALIVE_IDLE=1s
 export NCCL_PVRDMA_KEEPALIVE_INTVL=1s NCCL_PVRDMA_KEEPALIVE_CNT=2 NCCL_PVRDMA_STATS_DIR=$tmp/stats
 export NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma
 export PVN_SOFTVERBS_DIR=$tmp/fabric PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
-# How long requests to a process that has ended are repeated.
+# Requests to a process that has ended are retransmitted for this long.
 export PVN_SOFTVERBS_SET="set timeout_cap_ms 200"
 
 joined() {
@@ -41,8 +42,8 @@ joined() {
 cut_off() { ip -n "$b" link set v0 down; }
 join_again() { ip -n "$b" link set v0 up; }
 
-# ring NAME FUNCTION: calls the function when both ranks are connected. check: empty for a ring without barriers, in which a
-# rank always waits in the plugin.
+# ring NAME FUNCTION: starts a ring and calls FUNCTION when both ranks are connected. If the variable check is empty,
+# the ring has no barriers, so that a rank always waits in the plugin.
 ring() {
     local pid
     log=$tmp/$1
@@ -57,7 +58,7 @@ ring() {
     kill -INT "$pid" 2>/dev/null
     wait "$pid"
 }
-# Waits, for 40 s at most, until the log has that many such lines.
+# until_said COUNT PATTERN: waits until the log has COUNT lines with PATTERN, for 40 s at most
 until_said() {
     local _
     for _ in $(seq 400); do
@@ -66,12 +67,13 @@ until_said() {
     done
     echo "missing: $1 times $2" >>"$log"
 }
-# Messages that both processes have sent so far.
+# Prints the number of messages that both processes have sent so far.
 messages() { "$build/topo/pvn-topo" --json stat | python3 -c 'import json, sys
 print(sum(c["messages"] for p in json.load(sys.stdin)["processes"] for c in p["comms"] if c["kind"] == "send"))'; }
 
 away='the control connection is lost' again='the control connection is there again after'
-# Every end notices, the data goes on without, and with the network come new control connections, for which no lane is given up.
+# Every end notices the outage, and the data goes on. When the network is back, each comm gets a new control
+# connection, and no lane is given up.
 outage() {
     local before
     cut_off
@@ -89,7 +91,7 @@ went_on() {
         [ "$(grep -c 'messages during the outage' "$log")" = 1 ] && grep -q 'failovers in the end 0' "$log"
 }
 
-# The adapter's port goes down and up in the outage: then a comm has nothing left, until the network is there again.
+# In the outage the adapter's port goes down and up. The comms then have neither path until the network is back.
 command() { LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 python3 "$PVN_SRCDIR/tests/rdma/softverbs_command.py" "$@" 2>>"$log"; }
 # If softverbs is built with AddressSanitizer, its library is loaded first, since Python is not.
 asan=$(ldd "$build/tests/softverbs/.libs/libsoftverbs.so" | awk '/libasan/ { print $3 }')
@@ -103,7 +105,7 @@ outage_and_lost_lanes() {
     until_said 8 'connected again after'
 }
 
-# A peer that stops in the outage looks like one that is cut off: the comm ends by the time limit.
+# A peer that stops in the outage looks like one that is cut off. So the comm ends by its time limit.
 outage_and_stopped_peer() {
     local victim
     cut_off

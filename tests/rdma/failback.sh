@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Comms that a failover has left on TCP come back to RDMA by themselves, or stay where they are unharmed: a ring all-reduce
-# between two processes on softverbs, every element checked, while the port or the adapter is commanded from outside.
+# Comms that a failover has moved to TCP return to RDMA by themselves, or stay on TCP unharmed. A ring all-reduce
+# between two processes on softverbs checks every element, while commands to softverbs change the port or the
+# adapter.
 # run-all limit: 300
 set -u
 build=$PVN_BUILDDIR
@@ -17,14 +18,14 @@ if ! command -v python3 >/dev/null; then
     exit 0
 fi
 
-# ring NAME MODE RULES FUNCTION: calls the function when both ranks are connected; then they are interrupted, and end in
-# order.
+# ring NAME MODE RULES FUNCTION: starts a ring and calls FUNCTION when both ranks are connected. Then it interrupts
+# the ranks, which end in order.
 ring() {
     local mode=$2 pid
     log=$tmp/$1
     mkdir -p "$tmp/fabric" "$tmp/sys"
     rm -rf "$tmp"/fabric/* "$tmp"/sys/*
-    # The plugin closes an adapter that no connection uses, which is commanded all the same.
+    # The plugin closes an adapter that no connection uses. "stay" lets commands still reach it.
     printf 'set stay 1\n%s\n' "$3" >"$tmp/rules"
     export NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma \
         PVN_SOFTVERBS_DIR=$tmp/fabric PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
@@ -42,7 +43,7 @@ asan=$(ldd "$build/tests/softverbs/.libs/libsoftverbs.so" | awk '/libasan/ { pri
 command() {
     LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 python3 "$here/softverbs_command.py" "$@" 2>>"$log"
 }
-# Waits, for 60 s at most, until the log has that many such lines.
+# until_said COUNT PATTERN: waits until the log has COUNT lines with PATTERN, for 60 s at most
 until_said() {
     local _
     for _ in $(seq 600); do
@@ -50,7 +51,7 @@ until_said() {
         sleep 0.1
     done
 }
-# Until this rule has fired in one of the processes.
+# until_fired RULE: waits until RULE has fired in one of the processes, for 60 s at most
 until_fired() {
     local _
     for _ in $(seq 600); do
@@ -59,7 +60,7 @@ until_fired() {
     done
 }
 on_tcp='failover: .*connected again after [0-9.]* s: tcp' on_rdma='failback: .*returned after [0-9.]* s on worse lanes: rdma'
-# All 8 ends of the ring's comms go over to TCP, and later back.
+# All 8 ends of the ring's comms fail over to TCP, and later return.
 down_and_up() {
     command "port * 1 down"
     until_said 8 "$on_tcp"
@@ -77,15 +78,16 @@ down_up_and_statistics() {
 # shellcheck source=tests/support/verdict.sh
 . "$PVN_SRCDIR/tests/support/verdict.sh"
 outputs() { echo "$tmp/$1"; }
-# Every run of the ring is verified before the next one; wrong data ends all.
+# True if the run was verified up to its interruption. Wrong data in any run ends the ring.
 verified() { grep -q INTERRUPTED "$tmp/$1" && ! grep -Eq 'FAILED|wrong' "$tmp/$1"; }
-# Ends of comms that have gone over to TCP, and back to RDMA.
+# lost NAME: counts how often an end failed over to TCP; back NAME: how often one returned to RDMA
 lost() { grep -c "$on_tcp" "$tmp/$1"; }
 back() { grep -c "$on_rdma" "$tmp/$1"; }
-# ends_on NAME LANES: what every end of a comm was on when it was closed
+# ends_on NAME LANES: true if each of the 8 ends of comms was on LANES when it was closed
 ends_on() { [ "$(grep -c "closed after .*: $2 on" "$tmp/$1")" = 8 ]; }
 
-# Each comm is still one of the list, with both changes of its lanes, and none has failed.
+# True if the statistics have one row for each comm, which counts one failover and one return, and no comm has
+# failed.
 one_row_each() {
     python3 - "$tmp/$1" <<'PY'
 import json, sys
@@ -112,7 +114,8 @@ for mode in record imm; do
     verdict ${name}_statistics counted ${name}_statistics
 done
 
-# The adapter is gone, with every context of it, and there again when it has been looked for once: it is opened again.
+# The adapter is gone, with all its contexts. The rule brings it back after the plugin has looked for it once. Then
+# the plugin opens it again.
 gone_and_there_again() {
     command "fatal *"
     until_said 8 "$on_tcp"
@@ -138,27 +141,28 @@ name=failback_from_a_port_that_flaps
 ring $name record "" flap
 verdict $name flapped $name
 
-# The first queue pairs of every process are its comms', the next ones are attempts to come back.
+# Each process first creates its comms' queue pairs. So later queue pairs, which the rule refuses, belong to attempts
+# to return.
 not_at_first() { came_back "$1" && grep -q 'failback: .*no better lanes yet: .*Cannot allocate memory' "$tmp/$1"; }
 name=failback_fails_at_first_and_the_old_lanes_go_on
 ring $name record "rule none fail call=create_qp errno=ENOMEM nth=8 every=1 count=2" down_and_up
 verdict $name not_at_first $name
 
-# Ends of comms whose statistics say that they are on RDMA lanes now. The log is no judge of that: an end that came back and
-# fell again has said twice that it is back.
+# Prints how many ends of comms are on RDMA lanes now, by their statistics. The log cannot say so, because an end
+# that returned and failed over again has logged the return twice.
 on_rdma_now() {
     "$build/topo/pvn-topo" --json stat 2>>"$log" | python3 -c 'import json, sys
 comms = [c for p in json.load(sys.stdin)["processes"] for c in p["comms"] if c["kind"] != "listener"]
 print(sum(c["lanes"].startswith("rdma") for c in comms))'
 }
-# The rule fires while the comms come back.
+# The rule takes the port down while the comms return to RDMA.
 fall_again() {
     local _
     command "port * 1 down"
     until_said 8 "$on_tcp"
     command "port * 1 up"
     until_fired again
-    # Again and again: it fires in each process, perhaps in another attempt.
+    # The loop repeats because the rule fires once in each process, perhaps in different attempts.
     for _ in $(seq 60); do
         command "port * 1 up"
         sleep 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Comms that lose their lanes in mid-transfer and outlive that (NCCL_PVRDMA_FAILOVER=1): a ring all-reduce between two
-# processes, every element checked. RDMA on softverbs, whose faults are scripted; TCP in a network namespace, where the
-# connections are reset from outside.
+# Comms lose their lanes in mid-transfer and survive (NCCL_PVRDMA_FAILOVER=1). A ring all-reduce between two
+# processes checks every element. RDMA runs on softverbs, whose faults are scripted. TCP runs in a network namespace,
+# where another process resets the connections.
 # run-all limit: 500
 set -u
 build=$PVN_BUILDDIR
@@ -12,7 +12,7 @@ trap 'rm -rf "$tmp"' EXIT
 plugin=$build/.libs/libnccl-net-pvrdma.so
 export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1
 
-# ring NAME pvn-perf arguments...: both ranks, output in $tmp/NAME
+# ring NAME pvn-perf arguments...: runs both ranks with their output in $tmp/NAME
 ring() {
     local name=$1
     shift
@@ -23,10 +23,10 @@ ring() {
 . "$PVN_SRCDIR/tests/support/verdict.sh"
 outputs() { echo "$tmp/$1"; }
 
-# How often some end has gone on with other lanes.
+# failovers NAME: counts how often an end has gone on with new lanes
 failovers() { grep -c 'connected again after' "$tmp/$1"; }
 verified() { grep -q 'all data verified' "$tmp/$1"; }
-# survived NAME LANES: at least both ends of one comm did, over such lanes at last
+# survived NAME LANES: true if at least both ends of one comm failed over, and went on over LANES at last
 survived() { verified "$1" && [ "$(failovers "$1")" -ge 2 ] && grep -q "connected again after [0-9.]* s: $2" "$tmp/$1"; }
 ended() { ! verified "$1" && [ "$(failovers "$1")" = 0 ] && grep -q "$2" "$tmp/$1"; }
 refused() { ! verified "$1" && grep -q "$2" "$tmp/$1"; }
@@ -44,7 +44,8 @@ rdma() {
         PVN_SOFTVERBS_FAULTS=$tmp/rules NCCL_PVRDMA_RDMA_MODE=$mode ring "$name" "$@"
 }
 
-# Counted, not timed: the faults are at the 300th request, which a busy machine may not come to in half a second.
+# Faults fire at the 300th request instead of after a time, because a busy machine may not get there in half a
+# second.
 for mode in record imm send; do
     name=rdma_${mode}_queue_pairs_break_and_are_replaced
     rdma $name $mode "rule break status status=RETRY_EXC_ERR nth=300 every=500 count=4" --sizes 8,64K,1M --iters 100
@@ -52,19 +53,19 @@ for mode in record imm send; do
     name=rdma_${mode}_device_dies_and_tcp_goes_on
     rdma $name $mode "rule dies do nth=300 : fatal *" --sizes 1M --iters 100
     verdict $name survived $name tcp
-    # The kernel has destroyed its queue pairs: what still tries to gets an error.
+    # The kernel has destroyed the adapter's queue pairs. Later calls on them return an error.
     name=rdma_${mode}_device_is_removed_and_tcp_goes_on
     rdma $name $mode "rule removed do nth=300 : fatal * gone" --sizes 1M --iters 100
     verdict $name survived $name tcp
     name=rdma_${mode}_port_goes_down_and_tcp_goes_on
     rdma $name $mode "rule down do nth=300 : port * 1 down" --sizes 1M --iters 100
     verdict $name survived $name tcp
-    # Its memory goes first, which the other end takes for a wrong request.
+    # The adapter's memory regions go first, which looks like a wrong request to the other end.
     name=rdma_${mode}_device_loses_its_memory_first_and_tcp_goes_on
     rdma $name $mode "rule removed do min_len=9000 nth=100 : fatal * gone 300" --sizes 1M --iters 100
     verdict $name survived $name tcp
-    # A wrong request is wrong on every lane. Here and below the fault is that of a message's bytes: where the last
-    # acknowledgement is lost, its sender learns of it by a request of its own, after 35 s.
+    # A wrong request fails on every lane. Here and below, min_len makes the rule hit a message's bytes. If it hit
+    # the last acknowledgement, the sender would notice only by a request of its own, after 35 s.
     name=rdma_${mode}_access_error_that_stays_ends_the_comm
     rdma $name $mode "rule wrong status status=REM_ACCESS_ERR min_len=9000 nth=100 count=0" --sizes 1M --iters 100 --timeout 20
     verdict $name refused $name 'the request itself is wrong: .* (remote access error)'
@@ -76,15 +77,16 @@ verdict $name ended $name 'cannot be fenced'
 name=rdma_without_failover_ends_the_comm
 NCCL_PVRDMA_FAILOVER=0 rdma $name record "rule break status status=RETRY_EXC_ERR min_len=9000 nth=100" --sizes 1M --iters 100 --timeout 20
 verdict $name ended $name 'transport retry counter exceeded'
-# The handshake passes each time, and nothing large does: TCP is the next kind of lane on the same path. Each of the ring's
-# two directions has two comms, and each of those two ends.
+# Handshakes pass each time, and large packets never do. So TCP is the next kind of lane on the same path. 8: the
+# ring has two directions with two comms each, and each comm has two ends.
 to_tcp() { survived "$1" tcp && grep -q 'large packets are lost on the path' "$tmp/$1" && [ "$(grep -c 'connected again after [0-9.]* s: rdma' "$tmp/$1")" -le 8 ]; }
 name=rdma_that_loses_large_packets_and_tcp_goes_on
 rdma $name record "rule large status status=RETRY_EXC_ERR min_len=2000 nth=1 every=1 count=0" --sizes 1000,1M --iters 100
 verdict $name to_tcp $name
-# The device has room for the new lanes and not for the memory that is registered: TCP takes it. Which registration that is depends
-# on how many the lanes and the rings need, so the first one is looked for at which this is said. The fault is that of a
-# message: another request may be one by which the new lanes are tried, and they then never take any memory.
+# The device has room for the new lanes, but none for the registered memory. So TCP takes over. How many
+# registrations the lanes and the rings need varies, so the loop looks for the first nth at which the plugin reports
+# this. min_len makes the fault hit a message: if it hit a request that verifies the new lanes, they would never
+# register any memory.
 refused() { survived "$1" tcp && grep -q 'the new lanes do not take the memory that is registered' "$tmp/$1"; }
 name=rdma_whose_new_lanes_refuse_the_memory_and_tcp_goes_on
 for nth in 11 10 12 {13..20} {5..9}; do
@@ -93,12 +95,12 @@ rule full fail call=reg_mr errno=ENOMEM nth=$nth every=1 count=0" --sizes 64K --
     ! grep -q 'the new lanes do not take' "$tmp/$name" || break
 done
 verdict $name refused $name
-# A device that dies under the first message is no path that loses large packets.
+# The log does not blame large packets if a device dies under the first message.
 not_the_network() { survived "$1" tcp && ! grep -q 'large packets are lost on the path' "$tmp/$1"; }
 name=rdma_device_that_dies_at_once_is_called_that
 rdma $name record "rule dies do nth=1 min_len=65536 : fatal *" --sizes 1M --iters 100
 verdict $name not_the_network $name
-# Both ends' sends were handed over, and nobody polls for those.
+# Both ends have handed over their sends, whose completions nobody polls for.
 name=rdma_send_mode_without_failover_ends_the_comm
 NCCL_PVRDMA_FAILOVER=0 rdma $name send "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --iters 100 --timeout 20
 verdict $name ended $name 'transport retry counter exceeded'
@@ -106,8 +108,8 @@ name=rdma_without_a_fault
 rdma $name record "" --sizes 1M --time 0.2
 verdict $name at_once $name
 
-# resets PORT: of every connection in this namespace, which are the two processes', but the one by which pvn-perf's ranks
-# talk
+# resets PORT: resets every connection of the two processes in this namespace, except the one by which pvn-perf's
+# ranks talk
 resets() {
     local i pids=()
     for i in /proc/[0-9]*; do [ "$i/ns/net" -ef /proc/self/ns/net ] && pids+=("${i#/proc/}"); done
@@ -120,7 +122,7 @@ tcp() {
         RANK=$i WORLD_SIZE=2 LOCAL_RANK=$i LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 150 \
             "$build/pvn-perf" ring --check --verbose --plugin "$plugin" --size 1M --warmup 0 --iters 2000 >>"$tmp/$1" 2>&1 </dev/null &
     done
-    # A connection that is lost before it was ever up ends the job.
+    # The loop waits until the comms are up, because the loss of a connection before that ends the job.
     for i in $(seq 300); do
         [ "$(grep -c 'receives from' "$tmp/$1")" -ge 4 ] && break
         sleep 0.1
@@ -131,7 +133,8 @@ tcp() {
     done >"$tmp/resets"
     wait
 }
-# The other process is killed at the moment at which the connections are aborted, with the pvn-perf that watches it stopped.
+# The peer's process is killed while the connections are reset. The pvn-perf that watches it is stopped, so that only
+# the plugin can notice.
 killed() {
     local port=29518 i victim watcher ranks=
     ip link set lo up
@@ -158,7 +161,7 @@ killed() {
     kill -KILL "$watcher"
     cat "$tmp/$1"0 >"$tmp/$1"
 }
-# Before FAILOVER_TIMEOUT, by what is known of the process.
+# True if the comm ended before FAILOVER_TIMEOUT, because the plugin found out what became of the peer's process.
 gone() { ! grep -q 'FAILOVER_TIMEOUT' "$tmp/$1" && grep -q "warns: .*peer's process \(does not listen any more\|has ended or was killed\)" "$tmp/$1"; }
 name=tcp_connections_are_reset_and_made_again
 export -f resets tcp killed

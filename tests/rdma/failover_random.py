@@ -22,7 +22,7 @@ import time
 
 import soak
 
-# Statuses of a lost path; a wrong request ends the comm on purpose.
+# The statuses of a lost path. A wrong request is left out, because it ends the comm on purpose.
 STATUSES = ["RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "FATAL_ERR", "WR_FLUSH_ERR"]
 CALLS = ["create_qp", "modify_qp", "create_cq", "reg_mr", "post_send", "post_recv", "poll_cq", "query_port", "query_gid"]
 

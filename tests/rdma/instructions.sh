@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Bounds on the instructions that the plugin executes per message over RDMA, counted by callgrind on softverbs as a PVRDMA
-# device (tests/bench/instructions.sh): over one lane, over two ports and over four queue pairs. The bounds are 2 to 4 per
-# cent above what gcc 12.2 makes of it, 6 where the clock chooses between queue pairs. NCCL 2.30.7's own transport takes 1,086
-# at depth 8, 1,202 at depth 1 and 95 for a test, counted likewise; tests/bench/NOTES.md has what each part costs.
+# Bounds on the instructions that the plugin executes per message over RDMA: over one lane, two ports, and four queue
+# pairs. callgrind counts them on softverbs as a PVRDMA device (tests/bench/instructions.sh). The bounds are 2 to 4
+# per cent above the count of gcc 12.2's code, and 6 per cent where the clock chooses between queue pairs. For
+# comparison, NCCL 2.30.7's own transport takes 1,086 at depth 8, 1,202 at depth 1, and 95 for a test, counted
+# likewise. tests/bench/NOTES.md has the cost of each part.
 # run-all limit: 400
 set -u
 src=$PVN_SRCDIR build=$PVN_BUILDDIR
@@ -14,7 +15,7 @@ skip() { echo "skip instructions: $1"; exit 0; }
 command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null || skip "there is no valgrind (package valgrind)"
 grep -q '^CFLAGS = -g -O2$' "$build/Makefile" || skip "the bounds are those of a build with CFLAGS='-g -O2'"
 
-# count NAME OPTIONS...
+# count NAME OPTIONS...: runs the count with OPTIONS, with its output in $tmp/NAME
 count() {
     local name=$1
     shift
@@ -23,7 +24,8 @@ count() {
     sed 's/^/  /' "$tmp/$name"
     exit 1
 }
-# bounded WHAT NAME MODE BYTES DEPTH MOST; WHAT: useful, the instructions of a message, or vain, of a test that found nothing
+# bounded WHAT NAME MODE BYTES DEPTH MOST: WHAT is useful, the instructions of a message, or vain, those of a test
+# that found nothing
 bounded() {
     local column=8 what="a message"
     [[ $1 == useful ]] || column=10 what="a test of a receive for which nothing has come"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Failovers, a return, and control connections that are made again, with a key: cells of broken_paths.sh, which has their
-# names. By hand all of them: NCCL_PVRDMA_KEY_FILE=FILE PVN_CELLS=all tests/rdma/broken_paths.sh
+# Failovers, returns, and renewed control connections of a job with a key. The cells are those of broken_paths.sh,
+# and have its names. To run all by hand: NCCL_PVRDMA_KEY_FILE=FILE PVN_CELLS=all tests/rdma/broken_paths.sh
 # run-all limit: 150
 set -u
 grep -q 'define HAVE_OPENSSL 1' "$PVN_BUILDDIR/config.h" || { echo "skip failovers with a key: this build has no OpenSSL"; exit 0; }

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The RDMA lane on softverbs.
+# Tests of the RDMA lane on softverbs
 PVN_TESTS += tests/rdma/test_rdma_lane
 tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/test_rdma_lane_faults.cc \
     tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_ordering.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h \
@@ -14,7 +14,7 @@ tests_rdma_test_rdma_gpu_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_rdma_gpu_LDADD = tests/support/libengine-calls.la libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_rdma_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 
-# The whole plugin over it.
+# Tests of the whole plugin over softverbs
 PVN_TESTS += tests/rdma/test_plugin_gpu
 tests_rdma_test_plugin_gpu_SOURCES = tests/rdma/test_plugin_gpu.cc tests/rdma/plugin_gpu.h tests/abi/nccl_side.h tests/softverbs/fixture.h \
     tests/support/fakecuda_fixture.h
@@ -27,8 +27,8 @@ tests_rdma_test_plugin_gpu_tcp_SOURCES = tests/rdma/test_plugin_gpu_tcp.cc tests
 tests_rdma_test_plugin_gpu_tcp_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_gpu_tcp_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
-# Processes whose plugin has one thread; test_plugin_rdma and tests/abi/test_failover have several in one process, and both ends of
-# a comm, for ThreadSanitizer.
+# Tests with one plugin thread per process, which ThreadSanitizer's tree leaves out. It has test_plugin_rdma and
+# tests/abi/test_failover instead, which run several threads, and both ends of a comm, in one process.
 if !SANITIZE_THREAD
 PVN_TESTS += tests/rdma/test_plugin_orphan
 tests_rdma_test_plugin_orphan_SOURCES = tests/rdma/test_plugin_orphan.cc tests/rdma/plugin_route.h tests/abi/orphan.h tests/abi/nccl_side.h \
@@ -134,8 +134,8 @@ EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py test
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh \
     tests/bench/peer_rdma.sh tests/bench/peer_faults.sh tests/bench/peer_faults.awk tests/bench/at_once.awk
 
-# Counting takes the place of malloc, as the sanitizers do. Its own sysconf and posix_memalign come before those of the C library, for the
-# plugin too.
+# This test counts memory by a malloc of its own, as the sanitizers do. Its sysconf and posix_memalign come before
+# those of the C library, for the plugin, too.
 if !SANITIZE
 PVN_TESTS += tests/rdma/test_plugin_pages
 tests_rdma_test_plugin_pages_SOURCES = tests/rdma/test_plugin_pages.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \

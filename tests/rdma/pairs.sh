@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Traffic between pairs of ranks over RDMA on softverbs, each mode: uneven all-to-alls, a mixture of experts, PXN's grouped
-# receives and pipelines, every byte checked; as many comms as NCCL has; a rank that dies is named.
+# Traffic between pairs of ranks over RDMA on softverbs, in each mode, with every byte checked: uneven all-to-alls, a
+# mixture of experts, PXN's grouped receives, and pipelines. There are as many comms as NCCL makes. The log names a
+# rank that dies.
 # run-all limit: 300
 set -u
 build=$PVN_BUILDDIR
@@ -11,7 +12,7 @@ trap 'rm -rf "$tmp"' EXIT
 export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma \
     PVN_SOFTVERBS_DIR=$tmp/fabric PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
 
-# pairs MODE pvn-perf arguments...: leaves rc
+# pairs MODE pvn-perf arguments...: sets rc
 pairs() {
     rm -rf "$tmp/fabric" "$tmp/sys"
     mkdir "$tmp/fabric" "$tmp/sys"
@@ -39,15 +40,16 @@ done
 pairs record --ranks 4 --preset mixtral-8x7b --layers 1 --tokens 60
 verdict "a mixture of experts" by_rdma
 
-# 5 ranks and one channel for a pair: 4 comms to send and 4 to receive, each closed with its figures.
+# 5 ranks with one channel per pair have 4 comms to send and 4 to receive. Each logs its figures when it is closed.
 comms() { by_rdma && [ "$(grep -c 'closed after sending' "$tmp/out")" = 20 ]; }
 pairs record --ranks 5 --collective alltoall --sizes 100003
 verdict "a comm for each pair of ranks" comms
-# 8 ranks in nodes of 4: each has one peer of its number, and with 8 ranks on 2 channels one channel for it.
+# 8 ranks form nodes of 4. Each rank has one peer of its number, and one channel for it, because 8 ranks share 2
+# channels.
 grouped() { by_rdma && [ "$(grep -c 'closed after sending' "$tmp/out")" = 8 ]; }
 pairs record --ranks 8 --collective alltoall --group 4 --sizes 100003
 verdict "a comm for each pair of nodes and number" grouped
-# 2 channels for a pair of 3 stages: 4 neighbours of 3 ranks to send to.
+# 3 stages in a row have 4 neighbours to send to, over 2 channels each.
 chain() { by_rdma && [ "$(grep -c 'closed after sending' "$tmp/out")" = 8 ]; }
 pairs record --ranks 3 --collective pipeline --sizes 100003
 verdict "comms between neighbours alone" chain

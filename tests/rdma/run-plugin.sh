@@ -12,7 +12,7 @@ mkdir "$tmp/fabric" "$tmp/sys0" "$tmp/sys1" "$tmp/sys"
 export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so
 export PVN_SOFTVERBS_DIR=$tmp/fabric
 
-# One rank each with its own environment: rank NUMBER VARIABLE=VALUE... -- pvn-perf arguments
+# rank NUMBER VARIABLE=VALUE... -- pvn-perf arguments: runs one rank with an environment of its own
 rank() {
     local n=$1 vars=()
     shift
@@ -26,7 +26,7 @@ rank() {
         ${vars[@]+"${vars[@]}"} timeout 120 "$build/pvn-perf" "$@" --verbose --plugin "$plugin" >"$tmp/out$n" 2>&1 </dev/null
 }
 
-# pair NAME PROFILE "rank 0's variables" "rank 1's variables" pvn-perf arguments...: leaves rc0 and rc1
+# pair NAME PROFILE "rank 0's variables" "rank 1's variables" pvn-perf arguments...: sets rc0 and rc1
 pair() {
     profile=$2
     local v0=$3 v1=$4
@@ -87,7 +87,7 @@ pair qps rxe "$info NCCL_PVRDMA_QPS=4" "$info NCCL_PVRDMA_QPS=3" $p2p
 verdict "different numbers of queue pairs, rxe" by_rdma
 pair ib ib $info $info $p2p
 verdict "InfiniBand profile" by_rdma
-# both ends have come up in this mode
+# True if both ends have come up in this mode.
 mode_is() {
     by_rdma && grep -q "rdma on .*, $mode mode" "$tmp/out0" && grep -q "rdma on .*, $mode mode" "$tmp/out1"
 }
@@ -96,7 +96,7 @@ pair cheap roce $info $info $p2p
 verdict "a device whose queue is cheap to poll takes imm mode by itself" mode_is
 pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
 verdict "a mode requested on one side is used by both" mode_is
-# A host with a GPU and a virtual machine: only what may go into GPU memory needs imm mode.
+# A host with a GPU faces a virtual machine. Only the direction that may write into GPU memory needs imm mode.
 into_gpu_only() {
     local to to_gpu
     to=$(grep -h 'vmw_pvrdma0: receives' "$tmp/out0")
@@ -107,7 +107,7 @@ into_gpu_only() {
 cuda=$build/tests/support/.libs/libcuda.so.1
 pair gpu pvrdma $info "$info PVN_SOFTVERBS_PROFILE=roce FAKECUDA_APP=1 NCCL_PVRDMA_CUDA_LIB=$cuda" ring --check --size 4M
 verdict "a device whose queue is expensive to poll receives by records from a host with GPUs" into_gpu_only
-# An adapter that makes use of relaxed ordering wherever it may: tests/softverbs/sv_relaxed.c.
+# softverbs plays an adapter that reorders writes wherever relaxed ordering allows it: tests/softverbs/sv_relaxed.c.
 echo "set relaxed_ordering 2" >"$tmp/relaxed"
 relaxed="PVN_SOFTVERBS_CONFIG=$tmp/relaxed PVN_SOFTVERBS_TOTALS=$tmp/totals"
 held() { awk '{ for (i = 1; i <= NF; i++) if (sub(/^relaxed=/, "", $i)) sum += $i } END { print sum + 0 }' "$tmp/totals"; }
@@ -141,8 +141,8 @@ unset PVN_SOFTVERBS_SET
 echo "set no_write 3" >"$tmp/no_write"
 pair oneside pvrdma "$info PVN_SOFTVERBS_CONFIG=$tmp/no_write" $info $p2p
 verdict "one side without RDMA WRITE" probed
-# Rank 1 is killed in the middle of a ring; rank 0 has to end by the plugin's word alone. So the pvn-perf
-# that watches rank 1 is stopped and reports nothing, and the ring is one run without checks and barriers.
+# Rank 1 is killed in the middle of a ring, and only the plugin may tell rank 0. So the pvn-perf that watches rank 1
+# is stopped and reports nothing, and the ring runs without checks and barriers.
 killed() {
     profile=pvrdma
     port=$((20000 + RANDOM % 10000))
@@ -161,7 +161,8 @@ killed() {
         sleep 0.1
     done
     victim=$(sed -n "s/.*receives from .* pid \([0-9]*\) at.*/\1/p" "$tmp/out0" | head -n 1)
-    # Before the ring has begun, rank 0 would wait for rank 1 in pvn-perf and not in the plugin.
+    # The loop waits until the ring has begun. Before that, rank 0 waits for rank 1 in pvn-perf and not in the
+    # plugin.
     for _ in $(seq 300); do
         "$build/topo/pvn-topo" --json stat "$victim" 2>/dev/null | grep -q '"messages": [1-9]' && break
         sleep 0.1
@@ -177,7 +178,7 @@ killed() {
     kill -CONT "$watcher"
     wait "$2"
 }
-# The plugin itself says, in one message, who died, on which queue pairs, and after how long.
+# The plugin reports, in one message, who died, on which queue pairs, and after how long.
 reported() {
     local gid='GID [0-9a-f:.]+'
     [ -n "$victim" ] && [ $rc0 != 0 ] && [ $rc0 != 124 ] &&

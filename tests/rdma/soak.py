@@ -55,7 +55,7 @@ class Hosts:
             sh("ip", "netns", "add", n)
             sh("ip", "-n", n, "link", "set", "lo", "up")
         sh("ip", "netns", "exec", self.r, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        # Too large a packet is lost without a report.
+        # Packets that are too large are lost without a report.
         sh("ip", "-n", self.r, "rule", "add", "ipproto", "icmp", "blackhole", "pref", 4)
         for side, n in enumerate((self.a, self.b)):
             for k in (0, 1):
@@ -146,7 +146,7 @@ class Round:
         self.fired, self.cut, self.bad = [], 0, ""
         self.rules = 0
 
-    # Methods that make a fault.
+    # Methods that inject a fault
     def ranks(self):
         with open(f"/proc/{self.job.pid}/task/{self.job.pid}/children") as f:
             return [int(pid) for pid in f.read().split()]
@@ -181,7 +181,7 @@ class Round:
         """A sign of requests over RDMA."""
         return sum(int(n) for n in re.findall(r"\bsend_wr=(\d+)", self.command("stat")))
 
-    # Methods that draw the plan.
+    # Methods that draw the random plan
     def path_faults(self, lossy):
         r, h = self.random, self.hosts
         k, side, t = r.randrange(2), r.randrange(2), round(r.uniform(0.2, 8), 2)
@@ -238,14 +238,14 @@ class Round:
             at += pause + fault.seconds
         return plan
 
-    # Methods that run the job.
+    # Methods that run the job
     def start(self):
         r = self.random
         self.env = dict(os.environ, NCCL_PVRDMA_STATS_DIR=f"{self.tmp}/stats", **ENV)
         if self.transport == "rdma":
             for name in ("fabric", "sys"):
                 os.mkdir(f"{self.tmp}/{name}")
-            # The plugin closes an adapter that no connection uses, which is commanded all the same.
+            # The plugin closes an adapter that no connection uses. "stay" lets commands still reach it.
             self.env.update(NCCL_PVRDMA_RDMA_MODE=r.choice(["record", "imm", "send"]), PVN_SOFTVERBS_PROFILE="pvrdma",
                             NCCL_PVRDMA_QPS=str(r.choice([1, 1, 1, 2, 3])), PVN_SOFTVERBS_SET="set stay 1",
                             NCCL_PVRDMA_VERBS_LIB=f"{self.build}/tests/softverbs/.libs/libsoftverbs.so",
@@ -305,7 +305,7 @@ class Round:
             if time.monotonic() - self.began > self.seconds or self.ended(pause) or self.make(fault):
                 return
 
-    # Methods that look at a job that is late.
+    # Methods that examine a job that is late
     def stat(self, *options):
         return sh(f"{self.build}/topo/pvn-topo", *options, "stat", check=False, env=self.env)
 
