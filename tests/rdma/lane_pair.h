@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Both ends of one comm over RDMA lanes, in one process and without the handshake: on softverbs, or
-// on the machine's first device when PVN_TEST_REAL_VERBS is set (tests/vm does so in its guests;
-// what commands softverbs is not to be run then).
+// The two ends of one comm over RDMA lanes, in one process and without the handshake. They run on
+// softverbs, or on the machine's first device if PVN_TEST_REAL_VERBS is set. tests/vm sets it in
+// its guests, where tests that send commands to softverbs must not run.
 #ifndef PVN_TESTS_RDMA_LANE_PAIR_H
 #define PVN_TESTS_RDMA_LANE_PAIR_H
 
@@ -28,40 +28,40 @@ inline bool real_verbs()
 }
 
 struct RdmaOptions {
-    const char *profile = "pvrdma"; // and further configuration lines
+    const char *profile = "pvrdma"; // profile of softverbs, and further configuration lines
     pvn_rdma_mode mode = PVN_RDMA_RECORD;
     int qps = 1;
     size_t chunk = 1 << 20;
     bool costly = true;
     bool software = false;
     int short_max = PVN_RDMA_SHORT_MAX;
-    int rx_short_max = -1; // of the receiver, -1: the same
+    int rx_short_max = -1; // limit of the receiver, -1: the same
     uint8_t retry = 7;
-    uint32_t max_wr = 0; // places of a queue, 0: as many as the device has
-    int rx_mode = -1;    // of the receiver, -1: the same
-    int rx_costly = -1;  // of the receiver, -1: the same
+    uint32_t max_wr = 0; // size of a queue, 0: the device's maximum
+    int rx_mode = -1;    // mode of the receiver, -1: the same
+    int rx_costly = -1;  // `costly` of the receiver, -1: the same
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t idle_ns = 10000000;
     uint64_t (*now)() = nullptr;              // see pvn_rdma_lane_cfg
     bool acknowledged = false;                // as with failover
-    bool may_block = false;                   // as when a comm is set up
-    ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
+    bool may_block = false;                   // as during a comm's set-up
+    ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // MTU of the receiver, 0: the same
     void (*edit_offer)(uint8_t *) = nullptr;  // applied to both ends' offers
-    bool relaxed_rings = false; // the lanes' own memory has relaxed ordering, which is a fault
+    bool relaxed_rings = false;               // a fault: the lanes' own memory has relaxed ordering
 };
 
-inline const pvn_verbs *verbs_below = nullptr; // those that the next function registers by
+inline const pvn_verbs *verbs_below = nullptr; // the verbs that reg_relaxed() calls
 inline ibv_mr *reg_relaxed(ibv_pd *pd, void *addr, size_t len, int access)
 {
     return verbs_below->reg_mr_iova2(pd, addr, len, reinterpret_cast<uintptr_t>(addr),
                                      static_cast<unsigned>(access | IBV_ACCESS_RELAXED_ORDERING));
 }
 
-// One device, opened as the plugin would, and a lane and an engine on it.
+// One device, opened as the plugin opens it, with a lane and an engine on it
 struct RdmaEnd {
     const pvn_verbs *v = nullptr;
-    pvn_verbs relaxed = {}; // the same, which registers the lane's memory with relaxed ordering
+    pvn_verbs relaxed = {}; // copy of *v that registers the lane's memory with relaxed ordering
     ibv_context *ctx = nullptr;
     ibv_pd *pd = nullptr;
     pvn_lane *lane = nullptr;
@@ -135,8 +135,8 @@ struct RdmaEnd {
         pvn_gid_policy any = {-1, 0, 0, ""};
         c->ngids = pvn_gid_filter(c->gids, c->ngids, &any, nullptr, 0);
         c->max_wr = o.max_wr ? o.max_wr : static_cast<uint32_t>(da.max_qp_wr);
-        // A PVRDMA device announces a larger ring than it has, see hca.h, in a guest as well,
-        // whatever the profile is called.
+        // A PVRDMA device announces a larger ring than it has (see hca.h). Guests have one, too,
+        // whatever the profile's name.
         bool pvrdma = real_verbs() || strncmp(o.profile, "pvrdma", 6) == 0;
         c->max_cqe = static_cast<uint32_t>(std::min(da.max_cqe, pvrdma ? 4096 : da.max_cqe));
         c->timeout = 14;
@@ -159,7 +159,7 @@ struct RdmaEnd {
         ASSERT_NE(nullptr, e);
     }
 
-    // Registers memory for this end's lane; lives as long as the end.
+    // Registers memory for this end's lane. The registration lives as long as the end.
     pvn_mr *reg(void *p, size_t len, int also = 0)
     {
         auto r = std::make_unique<Reg>();
@@ -172,7 +172,7 @@ struct RdmaEnd {
         ibv_mr *mr =
             also ? v->reg_mr_iova2(pd, p, len, r->mem->addr, static_cast<unsigned>(access | also))
                  : v->reg_mr(pd, p, len, access);
-        // Without a key the lane refuses to send from it.
+        // The lane refuses to send from memory without a key.
         EXPECT_NE(nullptr, mr) << len << " bytes: " << strerror(errno);
         r->mem->part[0].mr = mr;
         r->mr.lane_mr[0] = mr ? r->mem : nullptr;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the tests of the RDMA lane: posting, waiting, streams of messages, the peer's offer.
+// Helpers of the RDMA lane's tests: they post, wait, move streams of messages, and read the peer's
+// offer.
 #ifndef PVN_TESTS_RDMA_LANE_TRAFFIC_H
 #define PVN_TESTS_RDMA_LANE_TRAFFIC_H
 
@@ -19,7 +20,7 @@ extern "C" {
 #include "support/engine_calls.h"
 }
 
-// The state of both ends, for the message of a test that did not finish.
+// Describes the state of both ends, for the failure message of a test that did not finish.
 inline std::string stuck(RdmaPair &p)
 {
     char a[256], b[256], c[400], d[400];
@@ -30,14 +31,14 @@ inline std::string stuck(RdmaPair &p)
     return std::string("sender: ") + a + "; " + c + "\nreceiver: " + b + "; " + d;
 }
 
-// Posts a grouped receive of one buffer.
+// Posts a receive of one buffer.
 inline int irecv(RdmaPair &p, void *buf, size_t cap, int tag, const pvn_mr *mr, pvn_req **req)
 {
     return pvn_engine_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
 }
 
-// Sends and tests as NCCL's proxy does: up to `depth` in flight, the oldest tested, and a yield where nothing is done. The time
-// limit is of each message.
+// Sends and tests as NCCL's proxy does: up to `depth` messages are in flight, the oldest is tested,
+// and the thread yields if nothing completes. The time limit applies to each message.
 inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
 {
     std::mt19937 rnd(11);
@@ -57,7 +58,8 @@ inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
         else
             std::this_thread::yield();
         done = st + rt;
-        // Receives are posted ahead, as a proxy does whose network takes longer than its pass.
+        // Receives are posted ahead, as NCCL's proxy does if the network takes longer than one of
+        // its passes.
         while (rp < total && rp - rt < depth) {
             at = static_cast<size_t>(rp % depth) * max_size;
             ASSERT_EQ(0, irecv(p, &in[at], max_size, 1, rmr, &r[static_cast<size_t>(rp)]));
@@ -140,7 +142,7 @@ inline void grouped(RdmaPair &p, int rounds)
     p.rx.unreg_last();
 }
 
-// A lane's memory and limits as the peer gets them.
+// Decodes a lane's offer, as the peer gets it.
 inline rdma_offer offer_of(pvn_lane *l)
 {
     uint8_t text[2048];

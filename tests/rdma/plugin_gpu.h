@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The fixture of GPU memory through the whole plugin: NCCL's calls, softverbs as the adapter, the
-// double of the CUDA driver as the GPU.
+// Fixture for GPU memory through the whole plugin: NCCL's calls, softverbs as the adapter, and the
+// double of the CUDA driver as the GPU
 #ifndef PVN_TESTS_RDMA_PLUGIN_GPU_H
 #define PVN_TESTS_RDMA_PLUGIN_GPU_H
 
@@ -25,7 +25,7 @@ inline int refuse_gpu(void *addr, size_t len, int)
     return a < gpu_last && a + len > gpu_first ? EFAULT : 0;
 }
 
-// softverbs' rules that only count.
+// Rules of softverbs that only count
 constexpr const char *kCounters = "set timeout_cap_ms 100;"
                                   "rule reads delay ms=1 op=READ nth=1000000;"
                                   "rule writes delay ms=1 op=WRITE nth=1000000;"
@@ -51,8 +51,8 @@ class PluginGpu : public FakeCuda
         Log::get().clear();
     }
 
-    // In a process of its own: up to v10 the interface has no finalize, so what the plugin has
-    // found stays.
+    // Runs the body in a process of its own, because up to v10 the interface has no finalize, so
+    // the plugin keeps the devices that it found.
     void alone(const std::function<void()> &body)
     {
         testing::FLAGS_gtest_death_test_style = "threadsafe";
@@ -80,14 +80,14 @@ class PluginGpu : public FakeCuda
         FakeCuda::TearDown();
     }
 
-    // Before a Net is made: what softverbs plays.
+    // Selects the adapter that softverbs plays. Call it before a Net is made.
     void adapter(const char *profile, bool peer_memory)
     {
         hooks->pin = peer_memory ? pin : refuse_gpu;
         sv::ForPlugin::play(profile, kCounters);
     }
 
-    // One GPU of this generation: what the flush policy goes by.
+    // Makes one GPU of this generation, by which the plugin chooses how to flush.
     void gpu(int cc_major, int flush_options, int ordering)
     {
         fakecuda_device d = {"0000:0B:00.0", "Fake GPU", cc_major, 0, 1, 1, 1,
@@ -115,8 +115,8 @@ class PluginGpu : public FakeCuda
         return reinterpret_cast<void *>(a);
     }
 
-    // regMrDmaBuf as NCCL calls it: the descriptor is of whole pages and closed as soon as the call
-    // is back.
+    // Calls regMrDmaBuf as NCCL does: the descriptor covers whole pages, and is closed as soon as
+    // the call returns.
     ncclResult_t reg_dmabuf(pvn_netdrv *d, void *comm, uint64_t addr, size_t len, void **mh)
     {
         uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), first = addr & -page;
@@ -129,8 +129,8 @@ class PluginGpu : public FakeCuda
         return rc;
     }
 
-    // n bytes of one registered buffer into another. True when they have come; flushes, if NCCL
-    // would.
+    // Moves n bytes from one registered buffer into another. Flushes if `flush`, as NCCL would.
+    // True if the bytes have arrived.
     bool move(Pair &p, uint64_t from, void *smh, uint64_t to, void *rmh, size_t n, bool flush)
     {
         auto *src = static_cast<unsigned char *>(ptr(from)),
@@ -176,7 +176,7 @@ class PluginGpu : public FakeCuda
 
     unsigned salt_ = 1;
     int waited_ = 0;
-    bool hidden_ = false; // device memory from the processor, while a message moves
+    bool hidden_ = false; // the processor cannot reach device memory while a message moves
 };
 
 } // namespace nccl

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// The whole plugin over softverbs' adapters in one process, and comms with registered buffers.
+// Fixture: the whole plugin over softverbs' adapters in one process, and comms with registered
+// buffers
 #ifndef TESTS_RDMA_PLUGIN_ROUTE_H
 #define TESTS_RDMA_PLUGIN_ROUTE_H
 
@@ -29,18 +30,18 @@ class PluginRdma : public testing::Test
             unsetenv(name);
     }
 
-    // For tests of what is lost with a lane; before a Net is made.
+    // Disables failover, for tests of a lane's loss. Call it before a Net is made.
     static void without_failover()
     {
         setenv("NCCL_PVRDMA_FAILOVER", "0", 1);
     }
 
-    // Sets the adapters that softverbs plays; before a Net is made. Short tables: the sysfs tree
-    // has a file per row.
+    // Sets the adapters that softverbs plays. Call it before a Net is made. The GID tables are
+    // short, because sysfs has a file per row.
     static void adapters(const char *profile, const std::string &set)
     {
         sv::ForPlugin::play(profile, set + ";set gid_tbl_len 8");
-        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // NCCL could not place what softverbs plays
+        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // NCCL cannot place softverbs' adapters
     }
 
     static std::string stat()
@@ -51,7 +52,7 @@ class PluginRdma : public testing::Test
     }
 };
 
-// All adapters as one device.
+// Joins all adapters into one device, and returns its number.
 inline int joined(Net &n, int adapters)
 {
     ncclNetVDeviceProps_v12_t join = {};
@@ -65,7 +66,7 @@ inline int joined(Net &n, int adapters)
     return all;
 }
 
-// One comm pair with a registered buffer at each end.
+// A comm pair with a registered buffer at each end
 struct Route {
     enum { SIZE = 5000 };
     Pair p;
@@ -97,8 +98,8 @@ struct Route {
             pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
         p.close_recv();
     }
-    // Moves one message. false: an end has failed; with `both` the other end has gone on until it
-    // knew too, or was done.
+    // Moves one message. Returns false if an end fails. If `both`, the other end is called until it
+    // fails, too, or is done.
     bool move(unsigned salt, bool both = false)
     {
         void *sr = nullptr, *rr = nullptr, *data = dst.data();

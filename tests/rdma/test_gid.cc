@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a pair of GIDs as a table of situations, and what both ends must agree on in every
-// one.
+// Tests the choice of a pair of GIDs: a table of situations, and properties on which both ends must
+// agree in every situation.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@ extern "C" {
 namespace
 {
 
-// "v2 10.0.0.1/24": type, address, and length of the network if it is known.
+// Parses "v2 10.0.0.1/24": type, address, and the network's prefix length if it is known.
 pvn_gid_row row(const std::string &text, int index)
 {
     pvn_gid_row r{};
@@ -181,7 +181,7 @@ TEST_P(Gid, ChosenAsItShould)
         pvn_err_format(&err, text, sizeof text);
         const char *said = rc ? text : c.text;
         EXPECT_NE(strstr(said, k.says), nullptr) << said;
-        for (auto &r : k.mine) // a failure names both tables
+        for (auto &r : k.mine) // a failure prints both tables
             if (rc) {
                 EXPECT_NE(strstr(text, r.substr(3, r.find('/') - 3).c_str()), nullptr) << text;
             }
@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Situations, Gid, testing::ValuesIn(cases),
                              return n;
                          });
 
-// Whatever the tables: both ends come to the same pair, and the pair can work.
+// Both ends choose the same pair from any tables, and the pair can work.
 TEST(GidProperties, BothEndsAgree)
 {
     const char *pool[] = {"v1 fe80::1",        "v2 fe80::1",     "v1 10.0.0.1/24",
@@ -229,7 +229,7 @@ TEST(GidProperties, BothEndsAgree)
         ASSERT_EQ(link_local(p), link_local(q));
         if (!link_local(p))
             continue;
-        for (auto &m : a) { // link-local only where no other pair could do
+        for (auto &m : a) { // link-local is chosen only if no other pair can work
             for (auto &n : b) {
                 bool both_v2 = m.type == PVN_GID_ROCE_V2 && n.type == PVN_GID_ROCE_V2;
                 bool same_family = (m.raw[11] == 0xff) == (n.raw[11] == 0xff);

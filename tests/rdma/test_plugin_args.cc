@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Calls that cannot be right are refused before they reach a lane: the comm goes on, without a failover. What only
-// a lane can find out ends the comm, for other lanes would find the same.
+// Calls with invalid arguments are refused before they reach a lane. The comm goes on, without a
+// failover. An error that only a lane can find ends the comm, because other lanes would find it,
+// too.
 #include "rdma/plugin_route.h"
 
 #include <sys/mman.h>
@@ -14,9 +15,10 @@ namespace
 struct PluginArgs : PluginRdma {
 };
 
-constexpr size_t huge = size_t(0) - 1; // as a negative size that was made one of 64 bits
+constexpr size_t huge = size_t(0) - 1; // a negative size that was converted to 64 bits
 
-// The log has four warnings of one kind in ten seconds: those are looked for where they come first.
+// The log takes four warnings of one kind in ten seconds. So the text is checked only where the
+// warnings come first.
 void refused(ncclResult_t rc, void *req, const char *call)
 {
     EXPECT_EQ(ncclInvalidArgument, rc) << call;
@@ -80,7 +82,8 @@ TEST_F(PluginArgs, WhatCannotBeRightIsRefused)
     }
 }
 
-// Memory that is not there, over TCP, which needs no registration. A failover would meet the same.
+// TCP sends from unmapped memory, which needs no registration. A failover would meet the same
+// error.
 TEST_F(PluginArgs, MemoryThatIsNotThereIsNoLostLane)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "tcp", 1);

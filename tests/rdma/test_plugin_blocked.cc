@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A call into a sick adapter that does not return: comms of other adapters do not notice.
+// A call into a faulty adapter does not return. Comms on other adapters are not affected.
 #include "rdma/plugin_route.h"
 
 #include <atomic>
@@ -13,12 +13,12 @@ namespace
 {
 
 struct PluginBlocked : PluginRdma {
-    // A call blocks for so long, or until a test lets it go.
+    // A rule that blocks `call` for 20 s, or until a test releases it
     static std::string hang(const char *call)
     {
         return std::string("rule hang block dev=mlx5_0 ms=20000 call=") + call;
     }
-    // Both ends of the new connection have lanes.
+    // True if both ends of the new connection have lanes.
     static bool made()
     {
         return sv::lib().sv_rule_seen("made") >= 2;
@@ -29,7 +29,7 @@ struct PluginBlocked : PluginRdma {
     }
 };
 
-// One end of a message, each by a thread of its own.
+// receive() and send() are one end of a message each. Each runs in a thread of its own.
 void receive(
     Route &r, const std::function<void()> &posted = [] {})
 {
@@ -71,19 +71,21 @@ void lose_acknowledgements()
     losing = true;
 }
 
-// The receiver has the message, and is not called any more: only its answer to a HELLO can say so.
+// The receiver has the message and is not called any more. So only its answer to a HELLO can
+// acknowledge the message.
 void send_to_one_that_sleeps(Route &r)
 {
     EXPECT_TRUE(eventually([&] { return losing.load(); }));
     send(r);
     EXPECT_LT(0, sv::lib().sv_rule_fired("lost"));
-    // The log keeps the first few of like lines that come close together: one of these two is there.
+    // The log folds like lines that come close together, so only one of these two may be in it.
     EXPECT_TRUE(said("failover: RDMA lane on mlx5_1") || said("failover: mlx5_1 to"))
         << Log::get().text();
 }
 
-// A comm returns to its adapter, and the attempt hangs there. The receiver of another comm has a message whose
-// acknowledgement is lost, and is not called any more: its sender's HELLO is answered all the same.
+// A comm tries to return to its adapter, and the attempt hangs there. The receiver of another comm
+// has a message whose acknowledgement is lost, and is not called any more. The HELLO of its sender
+// is answered nevertheless.
 TEST_F(PluginBlocked, AnAttemptToComeBackDelaysNoAnswer)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -92,7 +94,7 @@ TEST_F(PluginBlocked, AnAttemptToComeBackDelaysNoAnswer)
     Net n(12);
     Route sick(n, 0, 0), other(n, 1, 1);
     unsigned salt = 1;
-    for (int i = 0; i < 10 && !blocked(); i++) { // an attempt of before the rule may come through
+    for (int i = 0; i < 10 && !blocked(); i++) { // an attempt from before the rule may succeed
         Log::get().clear();
         ASSERT_EQ(0, sv::command("rules clear"));
         ASSERT_EQ(0, sv::command("port mlx5_0 1 down"));
@@ -127,15 +129,16 @@ TEST_F(PluginBlocked, AnAttemptToComeBackDelaysNoAnswer)
     again = true;
     send(other);
     receiver.join();
-    // Comms that are closed within a failover keep the plugin, and its adapters, for the next test.
+    // A comm that is closed within a failover would keep the plugin and its adapters alive into the
+    // next test.
     EXPECT_TRUE(eventually([&] {
         EXPECT_TRUE(sick.move(salt++));
         return HasFailure() || said("returned after");
     })) << Log::get().text();
 }
 
-// A thread attends to an idle comm of its own that has lost its lanes, and hangs there: other threads make comms, use and
-// close them.
+// A thread attends to its own idle comm, which has lost its lanes, and hangs there. Other threads
+// make, use and close comms meanwhile.
 TEST_F(PluginBlocked, AStepOfAnIdleCommStopsNoOtherThread)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -167,8 +170,8 @@ TEST_F(PluginBlocked, AStepOfAnIdleCommStopsNoOtherThread)
     EXPECT_TRUE(idle.move(2)) << "not in a failover any more, see above";
 }
 
-// A connection is given up behind its lanes' set-up, while the thread of the comm that it was made for sleeps: its end is left
-// to threads that may block, and delays no answer.
+// A connection is given up after its lanes were set up, while the thread of its comm sleeps.
+// Threads that may block close the lanes, so no answer is delayed.
 TEST_F(PluginBlocked, LanesThatNobodyTakesDelayNoAnswer)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -178,7 +181,7 @@ TEST_F(PluginBlocked, LanesThatNobodyTakesDelayNoAnswer)
     Route left(n, 0, 0), other(n, 1, 1);
     std::atomic<bool> posted{false}, asleep{false}, again{false};
     std::thread sleeper([&] {
-        receive(left); // lanes that have delivered nothing are not tried again
+        receive(left); // lanes that have delivered nothing are not retried
         void *req = nullptr, *data = left.dst.data();
         size_t size = left.size;
         int tag = 0, done = 0;
@@ -227,7 +230,8 @@ TEST_F(PluginBlocked, LanesThatNobodyTakesDelayNoAnswer)
     sleeper.join();
 }
 
-// A finalize gives up a connection that connect has begun, and hangs in the end of its lanes: other contexts connect meanwhile.
+// A finalize gives up a connection that connect has begun, and hangs while it closes the lanes.
+// Other contexts connect meanwhile.
 TEST_F(PluginBlocked, AFinalizeThatHangsStopsNoOtherConnect)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);

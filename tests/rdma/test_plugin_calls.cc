@@ -32,7 +32,7 @@ struct PluginCalls : PluginRdma, testing::WithParamInterface<std::tuple<const ch
         setenv("NCCL_PVRDMA_FAILOVER", failover ? "1" : "0", 1);
         setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
     }
-    // How often a comm's life calls each verb.
+    // Counts the calls of each verb in a comm's life.
     std::map<std::string, int64_t> count()
     {
         std::map<std::string, int64_t> calls;
@@ -56,8 +56,9 @@ INSTANTIATE_TEST_SUITE_P(Of, PluginCalls,
                                     (std::get<1>(i.param) ? "WithFailover" : "");
                          });
 
-// A fault before the comm is up costs it its RDMA lane at most, because there is TCP. With failover so does a later one. Only
-// NCCL's own registration is refused, because the refusal is NCCL's answer.
+// A fault before the comm is up costs the comm its RDMA lane at most, because TCP is left. With
+// failover this is true of a later fault, too. Only NCCL's own registration is refused, because
+// NCCL handles the refusal.
 TEST_P(PluginCalls, EachFailsOnce)
 {
     int fired = 0, failed = 0;

@@ -14,8 +14,8 @@ namespace
 struct Close : PluginRdma {
 };
 
-// The receiver's last acknowledgement is awaited while the peer's next message is in flight: that
-// message finds its memory registered, or no queue pair.
+// The receiver waits for the completion of its last acknowledgement while the peer's next message
+// is in flight. That message must find its memory registered, or no queue pair.
 TEST_F(Close, MemoryStaysRegisteredWhileQueuePairsLive)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "record", 1);
@@ -23,7 +23,7 @@ TEST_F(Close, MemoryStaysRegisteredWhileQueuePairsLive)
     Net n(12);
     Pair p(n);
     ASSERT_TRUE(p.up());
-    // Far from each other: neighbours would share a registration.
+    // The buffers lie far apart, because neighbours would share a registration.
     std::vector<unsigned char> src(1 << 20, 7), dst(1 << 20);
     void *smh = nullptr, *rmh = nullptr, *data = dst.data();
     size_t size = dst.size();
@@ -66,7 +66,7 @@ TEST_F(Close, MemoryStaysRegisteredWhileQueuePairsLive)
     EXPECT_EQ(std::string::npos, Log::get().text().find("remote access")) << Log::get().text();
 }
 
-// A source is given back while the adapter has not read it yet.
+// A source is deregistered before the adapter has read it.
 TEST_F(Close, ASourceStaysRegisteredUntilItHasBeenRead)
 {
     adapters("pvrdma", "set async 1");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Commands of a PVRDMA adapter, while signals come to their thread and beside those of other threads.
+// Commands to a PVRDMA adapter, beside signals and commands of other threads
 #include "rdma/plugin_route.h"
 #include "support/signals.h"
 
@@ -27,7 +27,7 @@ struct Commands : PluginRdma {
     }
 };
 
-// From the scan of the adapters to the end of the last comm.
+// Signals come from the scan of the adapters to the end of the last comm.
 TEST_F(Commands, SignalsEndNone)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "rdma", 1);
@@ -83,7 +83,7 @@ TEST_F(Commands, ThreadsMakeAndCloseCommsBesideEachOther)
     EXPECT_TRUE(counts("overlaps=0")) << stat();
 }
 
-// Each has a table of its own.
+// Each adapter has a table of its own.
 TEST_F(Commands, AnAdapterThatHangsStopsNoOther)
 {
     adapters("pvrdma", "set devices 2");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The requests and doorbells of an adapter that single messages need, counted by softverbs.
+// Single messages need few requests and doorbells of an adapter. softverbs counts them.
 #include "rdma/plugin_route.h"
 
 extern "C" {
@@ -15,7 +15,7 @@ namespace
 struct Counts {
     uint64_t requests, doorbells; // of both ends
 };
-// Moves so many messages one at a time, behind the first one of the route.
+// Moves this many messages one at a time, after the route's first one.
 Counts lone(Route &r, uint64_t messages)
 {
     sv_stats before, after;
@@ -27,7 +27,8 @@ Counts lone(Route &r, uint64_t messages)
     return {after.send_wr - before.send_wr, after.doorbells - before.doorbells};
 }
 
-// A message within the parameter's bound goes with its record in one request, a longer one in two.
+// A message up to the parameter's bound is sent with its record in one request, a longer one in
+// two.
 TEST_F(PluginRdma, ShortMessagesAreBoundedByAParameter)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "record", 1);
@@ -47,7 +48,7 @@ TEST_F(PluginRdma, ShortMessagesAreBoundedByAParameter)
     EXPECT_GE(requests[2], requests[0] + messages);
 }
 
-// The entry for the next message does not repeat what the acknowledgement of the one before has said.
+// The entry for the next message does not repeat the acknowledgement of the previous one.
 TEST_F(PluginRdma, ALoneMessageIsAnEntryItsBytesAndAnAcknowledgement)
 {
     adapters("pvrdma", "");
@@ -57,9 +58,9 @@ TEST_F(PluginRdma, ALoneMessageIsAnEntryItsBytesAndAnAcknowledgement)
         Route r(net);
         r.size = size;
         const Counts n = lone(r, messages);
-        // A long one has a record.
+        // A long message has a record, too.
         const uint64_t needed = messages * (size > PVN_RDMA_SHORT_MAX ? 4 : 3);
-        // The clock may bring a few more.
+        // Requests that depend on time may add a few.
         EXPECT_GE(n.requests, needed) << size << " B";
         EXPECT_LE(n.requests, needed + messages / 10) << size << " B";
         EXPECT_LE(n.doorbells, 3 * messages + messages / 10) << size << " B";

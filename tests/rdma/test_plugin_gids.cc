@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The adapters' tables of GIDs, as comms that are made find them.
+// New comms read the adapters' tables of GIDs.
 #include "rdma/plugin_route.h"
 
 #include <chrono>
@@ -14,7 +14,8 @@ namespace
 struct PluginGids : PluginRdma {
 };
 
-// Many comms that are made at once look at an adapter's table of GIDs once in a while, and behind each change of it.
+// Comms read an adapter's table of GIDs at most every 100 ms and after each change, however many
+// are made.
 TEST_F(PluginGids, TheTableIsNotReadForEachLane)
 {
     enum { PAIRS = 40, MS = 100 };
@@ -41,7 +42,7 @@ TEST_F(PluginGids, TheTableIsNotReadForEachLane)
         EXPECT_LE(1, reads() - before) << "it is another adapter";
         EXPECT_GE(1 + ms / MS, reads() - before) << ms << " ms";
     }
-    // There is an event of a change.
+    // The device reports the change by an event.
     for (const char *to : {"10.100.0.99", "10.100.0.1"}) {
         const int64_t before = reads();
         pair(0, ": GID 1 ::ffff:10.100.0.");
@@ -52,7 +53,7 @@ TEST_F(PluginGids, TheTableIsNotReadForEachLane)
     EXPECT_EQ(0, sv::lib().sv_rule_fired("table"));
 }
 
-// Rows that a failed call left out are missing for one lane only.
+// If a call fails, the rows that it left out are missing for one lane only.
 TEST_F(PluginGids, APoorLookIsNotKept)
 {
     adapters("pvrdma", "");

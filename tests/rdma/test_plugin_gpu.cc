@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// GPU memory through the whole plugin: what is offered, registered and flushed.
+// GPU memory through the whole plugin: it is offered, registered and flushed.
 #include "rdma/plugin_gpu.h"
 
 using namespace nccl;
@@ -118,7 +118,7 @@ TEST_P(PluginGpuAbi, DeviceMemoryToDeviceMemory)
         EXPECT_TRUE(move(p, a, smh, b, rmh, 3 * kMiB, true));
         EXPECT_TRUE(move(p, a + 70001, smh, b + 1001, rmh, kMiB, true));
         EXPECT_TRUE(move(p, a + 3 * kMiB - 8, smh, b, rmh, 8, true));
-        // v4 brings its lanes up, and tries their flush, with the first transfer.
+        // v4 sets its lanes up, and tries their flush, with the first transfer.
         EXPECT_EQ(GetParam() == 4 ? 4 : 3, seen("reads") - reads);
         EXPECT_EQ(3, waited_);
         EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
@@ -174,7 +174,7 @@ TEST_F(PluginGpu, MappedSegmentsWithOneOfThemExchanged)
     void *keep[2] = {mh[0], mh[1]};
     fake->vmm_unmap(v[1] + 2 * kMiB);
     fake->vmm_map(v[1] + 2 * kMiB, 2 * kMiB, 0);
-    reg(); // the sender's range is as it was, the receiver's is another one now
+    reg(); // the sender's range is unchanged, the receiver's is a new one
     EXPECT_EQ(1, seen("dmabufs") - before);
     EXPECT_TRUE(move(p, v[0] + kMiB, mh[0], v[1] + kMiB, mh[1], 4 * kMiB, true));
     for (void *m : {keep[0], mh[0]})
@@ -189,8 +189,8 @@ TEST_F(PluginGpu, MappedSegmentsWithOneOfThemExchanged)
     EXPECT_TRUE(said("of a GPU buffer of 2097152")) << Log::get().warnings();
 }
 
-// While somebody still holds the registration of freed memory, its address comes back as another
-// buffer.
+// The address of freed memory is given out again as another buffer, while the old registration is
+// still in use.
 TEST_F(PluginGpu, AnAddressThatIsGivenOutAgainIsRegisteredAgain)
 {
     Net n(12);
@@ -214,7 +214,7 @@ TEST_F(PluginGpu, AnAddressThatIsGivenOutAgainIsRegisteredAgain)
         EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, m));
 }
 
-// v4's comms come up with the first transfers, after regMr has returned and NCCL has closed its
+// v4's comms come up with the first transfers. By then regMr has returned and NCCL has closed its
 // descriptor.
 TEST_F(PluginGpu, NoDescriptorIsKeptUntilTheLanesAreThere)
 {
@@ -239,8 +239,8 @@ TEST_F(PluginGpu, NoDescriptorIsKeptUntilTheLanesAreThere)
     });
 }
 
-// A request to a queue pair that is not connected yet is repeated after seconds, so there must be
-// none.
+// A request to a queue pair that is not connected yet is retransmitted only after seconds. So there
+// must be none.
 TEST_F(PluginGpu, ConnectingTransmitsEveryRequestOnce)
 {
     setenv("NCCL_PVRDMA_GPU_MEM", "off", 1);
@@ -253,7 +253,7 @@ TEST_F(PluginGpu, ConnectingTransmitsEveryRequestOnce)
     }
 }
 
-// Host memory, too: the adapter reads from the caller's buffer and writes into the other's.
+// Host memory takes part, too: the adapter reads the sender's buffer and writes the receiver's.
 struct {
     uintptr_t from, to;
     size_t len, got, put;
@@ -336,7 +336,8 @@ TEST_F(PluginGpu, TheFlushFollowsSettingAndDevice)
     }
 }
 
-// A GPU that needs flushing by an adapter and a driver that cannot: not offered rather than wrong.
+// The adapter needs a flush for this GPU, and the driver cannot flush. GPU memory is not offered,
+// because its data could be stale.
 TEST_F(PluginGpu, WithoutAFlushGpuMemoryIsStaged)
 {
     gpu(8, 0, PVN_CU_ORDER_NONE);
@@ -390,7 +391,7 @@ TEST_F(PluginGpu, HostMemoryIsNotTakenForGpuMemory)
     EXPECT_TRUE(said("is not device memory")) << Log::get().text();
 }
 
-// softverbs that copies by the driver, as tests/gpu/run uses it beside real NCCL.
+// softverbs copies by the driver, as tests/gpu/run uses it beside real NCCL.
 TEST_F(PluginGpu, CopiedByTheDriver)
 {
     setenv("PVN_SOFTVERBS_CUDA_LIB", fakecuda_path().c_str(), 1);

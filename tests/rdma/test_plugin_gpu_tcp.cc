@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// GPU memory on connections whose RDMA lanes do not work, or are lost: over TCP it is copied.
+// GPU memory on connections whose RDMA lanes do not work, or are lost: over TCP, it is copied
+// through host memory.
 #include "rdma/plugin_gpu.h"
 
 using namespace nccl;
@@ -8,8 +9,8 @@ using namespace nccl;
 namespace
 {
 
-// The device can reach GPU memory, this connection cannot: the driver copies, and the processor, which
-// faults on such memory, is kept out of it.
+// The device can reach GPU memory, but this connection cannot. The driver copies. The processor
+// must not touch such memory, where it would fault.
 TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
 {
     Net n(12);
@@ -45,7 +46,7 @@ TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
             << "host memory goes on";
 }
 
-// Without pinned memory the copies are slower, and right.
+// Without pinned memory the copies are slower, but right.
 TEST_F(PluginGpu, WithoutPinnedMemoryItIsCopiedThroughOrdinaryMemory)
 {
     Net n(12);
@@ -63,8 +64,8 @@ TEST_F(PluginGpu, WithoutPinnedMemoryItIsCopiedThroughOrdinaryMemory)
     EXPECT_TRUE(move(p, a, smh, a + kMiB, rmh, kMiB, true));
 }
 
-// A message that comes before its receive is kept in host memory, and copied later. Where NCCL may share
-// comms, none comes before.
+// A message that arrives before its receive is kept in host memory and copied later. The test turns
+// NCCL's shared comms off, because with them no message arrives early.
 TEST_F(PluginGpu, UnexpectedMessagesAreCopiedToGpuMemory)
 {
     setenv("NCCL_NET_SHARED_COMMS", "0", 1);
@@ -112,7 +113,7 @@ TEST_F(PluginGpu, UnexpectedMessagesAreCopiedToGpuMemory)
         EXPECT_EQ(0, memcmp(ptr(a + static_cast<uint64_t>(tag) * 4096), src.data(), size)) << tag;
 }
 
-// A copy that fails ends the comm with the driver's reason, at both ends.
+// A failed copy ends the comm, and both ends report the driver's reason.
 TEST_F(PluginGpu, ACopyThatFailsEndsTheComm)
 {
     for (const char *call :
@@ -147,7 +148,7 @@ TEST_F(PluginGpu, ACopyThatFailsEndsTheComm)
 
 // ---- failover ----
 
-// A pair of comms with a buffer of device memory each, registered as NCCL does.
+// A pair of comms, each with a buffer of device memory that is registered as NCCL does it
 struct GpuFailover : PluginGpu {
     uint64_t a = 0, b = 0;
     void *smh = nullptr, *rmh = nullptr;
@@ -161,7 +162,7 @@ struct GpuFailover : PluginGpu {
         ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, kMiB, &rmh));
         ASSERT_TRUE(move(p, a, smh, b, rmh, 5000, true));
     }
-    // The queue pair of the next message is lost.
+    // Makes the queue pair of the next message fail.
     static void lose_one()
     {
         for (const char *op : {"WRITE", "WRITE_IMM"}) {
@@ -190,7 +191,8 @@ TEST_F(GpuFailover, ToNewQueuePairs)
     EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
 }
 
-// As NCCL's thread may be before CUDA 12, where cudaSetDevice makes none current. No thread of the plugin takes these steps over RDMA.
+// NCCL's thread may have no current context before CUDA 12, where cudaSetDevice makes none current.
+// No thread of the plugin takes these steps over RDMA.
 TEST_F(GpuFailover, OnAThreadWithoutAContext)
 {
     Net n(12);
@@ -207,7 +209,8 @@ TEST_F(GpuFailover, OnAThreadWithoutAContext)
     fake->set_current(fake->primary(0));
 }
 
-// As many as NCCL registers where users register their own: none costs a descriptor, and each is there after a failover.
+// 64 buffers, as many as NCCL registers if users register their own. None keeps a descriptor open,
+// and each still works after a failover.
 TEST_F(GpuFailover, NoBufferKeepsADescriptor)
 {
     constexpr size_t kBuffers = 64, kLen = 65536;
@@ -235,7 +238,7 @@ TEST_F(GpuFailover, NoBufferKeepsADescriptor)
     }
 }
 
-// NCCL's descriptor is closed before there are lanes that could register the buffer.
+// NCCL closes its descriptor before any lane exists that could register the buffer.
 TEST_F(GpuFailover, ABufferIsRegisteredWithinAFailover)
 {
     Net n(12);
@@ -277,7 +280,7 @@ TEST_F(GpuFailover, GpuMemoryIsCopiedAfterAFailoverToTcp)
     open(p);
     ASSERT_EQ(0, sv::command("fatal *"));
     for (size_t i = 1; i <= 10; i++) {
-        hidden_ = i > 1; // the adapter's double writes through the processor
+        hidden_ = i > 1; // the adapter's double writes by the processor
         ASSERT_TRUE(move(p, a + i, smh, b + i, rmh, 40000 * i, true)) << i;
     }
     EXPECT_TRUE(said("connected again after")) << Log::get().text();
@@ -287,7 +290,7 @@ TEST_F(GpuFailover, GpuMemoryIsCopiedAfterAFailoverToTcp)
     EXPECT_EQ(1, fake->calls("cuMemHostAlloc")) << "before, when no kernel could be waited for";
 }
 
-// The READ by which the received data are flushed is lost with its queue pair.
+// The READ that flushes the received data is lost with its queue pair.
 TEST_F(GpuFailover, AFlushThatIsLost)
 {
     Net n(12);
@@ -303,7 +306,7 @@ TEST_F(GpuFailover, AFlushThatIsLost)
     EXPECT_EQ(1, fake->calls("cuFlushGPUDirectRDMAWrites") - flushed);
 }
 
-// Nobody can say whether the GPU sees what the lost adapter has written.
+// The plugin cannot know whether the GPU sees the data that the lost adapter has written.
 TEST_F(GpuFailover, WithoutTheDriversFlushItEnds)
 {
     gpu(8, 0, PVN_CU_ORDER_NONE);
@@ -325,8 +328,8 @@ TEST_F(GpuFailover, WithoutTheDriversFlushItEnds)
     EXPECT_TRUE(said("cannot be made visible to the GPU")) << Log::get().text();
 }
 
-// The adapter does not take the registrations, at both ends or at one, when the lanes are made again: TCP, which copies,
-// is there.
+// The adapter refuses the registrations, at both ends or at one, when the lanes are made again. TCP
+// is left, and copies.
 class GpuRefusal : public GpuFailover
 {
   protected:
@@ -365,11 +368,11 @@ TEST_F(GpuRefusal, ByTheSecondEndToTry)
     goes_on("rule full fail call=reg_dmabuf_mr errno=ENOMEM nth=2 count=1");
 }
 
-// Nor is one by the driver, which exports the memory again.
+// The comms also go on if the driver refuses to export the memory again.
 TEST_F(GpuRefusal, OfTheExport)
 {
     const char *call = "cuMemGetHandleForAddressRange";
-    for (int nth : {0, 1}) { // both ends, the first to try
+    for (int nth : {0, 1}) { // both ends, or the first to try
         goes_on([&] { fake->fail(call, nth, PVN_CU_UNKNOWN); },
                 [&] { return static_cast<uint64_t>(fake->fired(call)); });
         fake->fail(call, -1, 0);

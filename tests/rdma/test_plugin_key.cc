@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A job's key on a host with RDMA adapters: which devices there are, and what is sealed.
+// A job's key on a host with RDMA adapters decides which devices are offered, and what is sealed.
 #include "rdma/plugin_route.h"
 
 #include "support/key_file.h"
@@ -17,7 +17,7 @@ class PluginKey : public PluginRdma
   protected:
     Folder folder;
 
-    // The plugin with a key, and such a value of ENCRYPT.
+    // Starts the plugin with a key, and with this value of ENCRYPT.
     std::unique_ptr<Net> start(const char *encrypt)
     {
         setenv("NCCL_PVRDMA_KEY_FILE",
@@ -40,7 +40,7 @@ class PluginKey : public PluginRdma
             n++;
         return n;
     }
-    // Messages of several sizes pass, and so many requests went through adapters.
+    // Moves messages of several sizes. Returns the doorbells that adapters got for them.
     uint64_t moves(Net &n)
     {
         sv_stats before, after;
@@ -73,7 +73,8 @@ TEST_F(PluginKey, WithAllNoAdapterIsUsed)
     EXPECT_TRUE(said("sealed (TLS_")) << Log::get().text();
 }
 
-// The better connection was made with the key that the job has: a file that is replaced behind it hinders no end from taking it.
+// A file that replaces the key after the better connection was made prevents no end from using that
+// connection, because it was made with the job's key.
 TEST_F(PluginKey, AKeyReplacedBehindTheBetterConnectionHindersNoReturn)
 {
     const char *sealed = "control connection sealed, 1 lane: rdma";
@@ -85,7 +86,7 @@ TEST_F(PluginKey, AKeyReplacedBehindTheBetterConnectionHindersNoReturn)
     ASSERT_EQ(0, sv::command("port * 1 down"));
     ASSERT_TRUE(eventually([&] { return !r.move(2) || times("connected again after") == 2; }));
     ASSERT_EQ(0, sv::command("port * 1 up"));
-    // The plugin's own threads make it, and the comms are called when it stands.
+    // The plugin's own threads make the connection. The comms are called only once it stands.
     ASSERT_TRUE(eventually([&] { return times(sealed) >= 4; })) << Log::get().text();
     EXPECT_EQ(0, times("on worse lanes: rdma"));
     write_file(folder / "key", "another key of another job, later");
@@ -93,7 +94,7 @@ TEST_F(PluginKey, AKeyReplacedBehindTheBetterConnectionHindersNoReturn)
     EXPECT_TRUE(r.move(4)) << Log::get().warnings();
     EXPECT_EQ(2, times("on worse lanes: rdma")) << Log::get().text();
     EXPECT_EQ(0, times("was replaced while the job ran"));
-    // The file is looked at: the next failover is refused.
+    // The key file is checked, because the next failover is refused.
     ASSERT_EQ(0, sv::command("port * 1 down"));
     EXPECT_TRUE(eventually([&] { return !r.move(5); }));
     EXPECT_LT(0, times("was replaced while the job ran"));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Comms over several ports and queue pairs: what they cost in doorbells, and what goes where.
+// Comms over several ports and queue pairs: doorbells per message, and the share of each lane
 #include "rdma/plugin_route.h"
 
 #include <memory>
@@ -11,14 +11,15 @@ using namespace nccl;
 namespace
 {
 
-// Ports that are joined, queue pairs of each.
+// Parameters: the number of joined ports, and of queue pairs per port
 class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::tuple<int, int>>
 {
   protected:
     enum { DEPTH = 8, MESSAGES = 400 };
     int ports = std::get<0>(GetParam());
 
-    // An idle poll of the completion queue is a doorbell, too, and when it comes is the clock's.
+    // The poll interval is long, because an idle poll of the completion queue is a doorbell, too,
+    // and its time depends on the clock.
     std::unique_ptr<Net> start(const char *poll = "1s")
     {
         setenv("NCCL_PVRDMA_QPS", std::to_string(std::get<1>(GetParam())).c_str(), 1);
@@ -35,7 +36,8 @@ class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::t
         PluginRdma::TearDown();
     }
 
-    // Messages of `size` bytes, DEPTH in flight, receives posted ahead. Doorbells per message.
+    // Moves messages of `size` bytes with DEPTH in flight and receives posted ahead. Returns the
+    // doorbells per message.
     double stream(Pair &p, size_t size)
     {
         std::vector<unsigned char> src = bytes::of(DEPTH * size, 9), dst(DEPTH * size);
@@ -98,14 +100,13 @@ class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::t
     int dev = 0;
 };
 
-// Entries are batched and acknowledgements of every port travel with them.
+// Entries are batched, and acknowledgements of every port travel with them.
 TEST_P(PluginLanes, DoorbellsPerMessageAtDepth8)
 {
     bound_doorbells();
 }
 
-// The completion queue, which has the arrivals as well in this mode, is not polled while nothing
-// comes.
+// In imm mode the completion queue has the arrivals, too. It is not polled while nothing arrives.
 TEST_P(PluginLanes, DoorbellsPerMessageInImmMode)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "imm", 1);
@@ -140,13 +141,13 @@ TEST_P(PluginLanes, AReceiverThatWaitsInImmModePollsOnceInTheTimeBetweenTwo)
     pvn_netdrv_dereg_mr(p.d, p.rc, mh);
 }
 
-// A short message takes the first port; longer ones are shared out.
+// A short message uses the first port. Longer ones are spread over all ports.
 TEST_P(PluginLanes, AShortMessageTakesOneLane)
 {
     auto n = start();
     Pair p(*n, dev, dev);
     stream(p, 8); // connects
-    // Counts requests of the last port, and never acts.
+    // The rule counts requests of the last port, and never acts.
     const std::string last = "vmw_pvrdma" + std::to_string(ports - 1);
     ASSERT_EQ(0, sv::command(
                      ("rule last do dev=" + last + " op=WRITE nth=1000000000 : release").c_str()));
@@ -167,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PluginLanes,
                                          std::make_tuple(2, 1), std::make_tuple(2, 4),
                                          std::make_tuple(3, 1)));
 
-// As many ports as a comm has lanes: one place is for TCP, the others are for the ports.
+// There are as many ports as a comm has lanes. TCP gets one lane, and the ports get the others.
 TEST_F(PluginRdma, PortsComeBeforeTheTransportBehindThem)
 {
     adapters("roce", "set devices 8");
@@ -180,7 +181,8 @@ TEST_F(PluginRdma, PortsComeBeforeTheTransportBehindThem)
     EXPECT_TRUE(said("mlx5_7 is not used: a comm has 8 lanes at most")) << Log::get().text();
 }
 
-// The fabric loses what the second port sends, and an adapter repeats it for longer than the set-up waits.
+// The fabric drops everything from the second port. The adapter retransmits for longer than the
+// set-up waits.
 TEST_F(PluginRdma, ADeadPortOfTwoIsLeftOut)
 {
     setenv("NCCL_PVRDMA_VERIFY_TIMEOUT", "300ms", 1);

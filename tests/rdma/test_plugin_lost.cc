@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Adapters of softverbs that are lost, and there again.
+// Adapters of softverbs are lost, and come back.
 #include "rdma/plugin_route.h"
 
 #include <chrono>
@@ -18,7 +18,8 @@ namespace
 {
 
 struct PluginLost : PluginRdma {
-    // Messages move, each of them right, until this is in the log. salt: of the next message.
+    // Moves messages until the log has `words`, and expects each to arrive right. salt: that of the
+    // next message.
     static void move_until(Route &r, unsigned &salt, const char *words)
     {
         EXPECT_TRUE(eventually([&] {
@@ -27,8 +28,9 @@ struct PluginLost : PluginRdma {
         })) << Log::get().text();
     }
 
-    // A comm goes on over its lane for longer than a GID that is away is waited for, though these commands have changed
-    // the table. first: what softverbs has of it.
+    // Expects a comm to keep its lane after these commands have changed the table of GIDs. It runs
+    // for longer than the plugin waits for a GID that is missing. first: softverbs' configuration
+    // at the start.
     static void expect_no_loss(const std::vector<const char *> &commands,
                                const std::string &first = "set gid_tbl_len 8")
     {
@@ -51,7 +53,7 @@ struct PluginLost : PluginRdma {
     }
 };
 
-// A device that dies takes its comms with it, each end with a sentence, and nobody else's.
+// A dead device ends its own comms, and no others. Each end reports the reason.
 TEST_F(PluginLost, ADeadDeviceHurtsOnlyItsComms)
 {
     without_failover();
@@ -64,14 +66,14 @@ TEST_F(PluginLost, ADeadDeviceHurtsOnlyItsComms)
     EXPECT_FALSE(dead.move(3, true));
     EXPECT_NE(ncclSuccess, dead.send_rc);
     EXPECT_NE(ncclSuccess, dead.recv_rc);
-    // Whichever shows first, a post that fails or the event.
+    // Either the failed post or the event shows first.
     EXPECT_TRUE(said("mlx5_0 has failed: the device reported") ||
                 said("mlx5_0:1, posting to the send queue"))
         << Log::get().warnings();
     EXPECT_TRUE(alive.move(4));
 }
 
-// A device that has failed before a connection is made is not used for it.
+// A device that failed before a connection is made is not used for it.
 TEST_F(PluginLost, ADeadDeviceIsNotConnectedOver)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -85,7 +87,7 @@ TEST_F(PluginLost, ADeadDeviceIsNotConnectedOver)
     ASSERT_TRUE(after.p.up());
     EXPECT_TRUE(after.move(2)) << "over TCP";
     EXPECT_EQ(0, sv::lib().sv_rule_seen("made")) << "nothing is made on the failed device";
-    // It is there again: a connection opens it, beside the lanes that are left on the lost context.
+    // The device is back. A connection opens it, while old lanes still use the lost context.
     ASSERT_EQ(0, sv::command("renew mlx5_0"));
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     Route again(n);
@@ -95,7 +97,7 @@ TEST_F(PluginLost, ADeadDeviceIsNotConnectedOver)
     EXPECT_TRUE(said("mlx5_0 has been opened again")) << Log::get().text();
 }
 
-// Another device that has taken the name is not used.
+// Another device that has taken over the name is not used.
 TEST_F(PluginLost, AnotherDeviceOfTheSameNameIsNotTheLostOne)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -113,7 +115,8 @@ TEST_F(PluginLost, AnotherDeviceOfTheSameNameIsNotTheLostOne)
     EXPECT_TRUE(said("mlx5_0 is another device now, of node GUID")) << Log::get().text();
 }
 
-// One of two joined adapters is lost: the comm goes on over the other one, and comes back to both.
+// One of two joined adapters is lost. The comm goes on over the other one, and later returns to
+// both.
 TEST_F(PluginLost, OneOfTwoJoinedAdapters)
 {
     for (const char *fault :
@@ -148,22 +151,22 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
         ASSERT_EQ(0, sv::command(strncmp(fault, "port", 4) == 0 ? "port mlx5_1 1 up"
                                  : first                        ? "renew mlx5_0"
                                                                 : "renew mlx5_1"));
-        // The next connection is made beside the one in use.
+        // The next connection is made beside the current one.
         move_until(r, salt, "2 lanes: rdma on mlx5_0:1");
         for (int i = 0; i < 50; i++)
             ASSERT_TRUE(r.move(salt++));
     }
 }
 
-// The peer's address does not answer this device on the link within the kernel's second, so many times; 0: ever. A queue
-// pair's second step is looked at, after the one to INIT.
+// The peer's address does not answer this device on the link within the kernel's second, `times`
+// times; 0: never. The rule hits a queue pair's second step (nth=2), after the one to INIT.
 int let_address_be_late(const char *device, int times)
 {
     return sv::command("rule late fail call=modify_qp errno=ETIMEDOUT nth=2 count=" +
                        std::to_string(times) + " dev=" + device);
 }
 
-// Both ends look for it again.
+// The attempt is repeated, at either end.
 TEST_F(PluginLost, AnAddressThatAnswersLateIsLookedForAgain)
 {
     for (const char *device : {"mlx5_0", "mlx5_1"}) {
@@ -182,7 +185,7 @@ TEST_F(PluginLost, AnAddressThatAnswersLateIsLookedForAgain)
     }
 }
 
-// One that never answers is left to TCP, before the other end's lanes have waited for too long.
+// The lane is given up for TCP before the other end's lanes have waited for too long.
 TEST_F(PluginLost, AnAddressThatNeverAnswersIsLeftToTcp)
 {
     for (const char *device : {"mlx5_0", "mlx5_1"}) {
@@ -203,8 +206,8 @@ TEST_F(PluginLost, AnAddressThatNeverAnswersIsLeftToTcp)
     }
 }
 
-// The driver of an adapter is removed or reset while messages move. The kernel destroys the memory regions before the
-// queue pairs, so that both ends see a request that looks wrong before any event.
+// An adapter's driver is removed or reset while messages move. The kernel destroys the memory
+// regions before the queue pairs, so both ends see a wrong request before any event.
 TEST_F(PluginLost, AnAdapterThatIsRemovedLosesItsMemoryFirst)
 {
     const struct {
@@ -220,7 +223,7 @@ TEST_F(PluginLost, AnAdapterThatIsRemovedLosesItsMemoryFirst)
         SCOPED_TRACE(std::string(row.mode) + " " + row.device);
         setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
         setenv("NCCL_PVRDMA_RDMA_MODE", row.mode, 1);
-        // An attempt of the last comm to return to RDMA may still have its adapter open.
+        // An attempt of the last comm to return to RDMA may still have the adapter open.
         ASSERT_TRUE(eventually([] { return sv::lib().sv_configure("profile roce") == 0; }));
         adapters("roce", "set devices 2");
         Net n(12);
@@ -241,7 +244,7 @@ TEST_F(PluginLost, AnAdapterThatIsRemovedLosesItsMemoryFirst)
     }
 }
 
-// A request that is wrong in truth fails on the next lanes as well: the comm ends, and says so.
+// A request that is really wrong fails on the next lanes, too. The comm ends, and reports that.
 TEST_F(PluginLost, AWrongRequestEndsTheCommOnceItFailsAgain)
 {
     const struct {
@@ -271,8 +274,8 @@ TEST_F(PluginLost, AWrongRequestEndsTheCommOnceItFailsAgain)
     }
 }
 
-// The address of an adapter's interface is changed: its queue pairs are given up at once, instead of after all their
-// retransmissions (half a minute), and new ones use the new address.
+// The address of an adapter's interface changes. Its queue pairs are given up at once instead of
+// after half a minute of retransmissions. New ones use the new address.
 TEST_F(PluginLost, AGidThatIsRenumbered)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -291,14 +294,16 @@ TEST_F(PluginLost, AGidThatIsRenumbered)
     EXPECT_TRUE(said("::ffff:10.200.0.77 (RoCE v2)")) << Log::get().text();
 }
 
-// An address that is there again soon, as after a renewal, and other addresses of the adapter are no loss.
+// An address that soon returns, as after a renewal, is no loss. Nor is the loss of the adapter's
+// other addresses.
 TEST_F(PluginLost, AGidThatComesBack)
 {
     expect_no_loss({"gid mlx5_0 1 3 none", "gid mlx5_0 1 5 ::ffff:10.200.0.77 v2",
                     "gid mlx5_0 1 3 ::ffff:10.100.0.1 v2"});
 }
 
-// Nor is one that new addresses come in front of, more than an offer has room for.
+// The address still exists behind new ones, which are more than an offer has room for. That is no
+// loss either.
 TEST_F(PluginLost, AGidBehindManyOthers)
 {
     std::string rows = ";gid * 1 clear all";
@@ -308,8 +313,9 @@ TEST_F(PluginLost, AGidBehindManyOthers)
     expect_no_loss({"gid mlx5_0 1 0 ::ffff:10.50.1.1 v1"}, "set gid_tbl_len 64" + rows);
 }
 
-// Each end has two joined adapters. The sender loses its first one, and the port of the receiver's first one is
-// down as well, since too short a time to end a lane: what is left is paired, and nothing waits for that port.
+// Each end has two joined adapters. The sender loses its first one. The port of the receiver's
+// first one went down so recently that its lane has not ended. The adapters that are left are
+// paired, and nothing waits for that port.
 TEST_F(PluginLost, APortThatIsDownIsNoPartnerOfTheAdapterThatIsLeft)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -336,8 +342,8 @@ TEST_F(PluginLost, APortThatIsDownIsNoPartnerOfTheAdapterThatIsLeft)
     EXPECT_FALSE(said("does not work and is left out")) << Log::get().text();
 }
 
-// Two networks that do not reach each other, an adapter of each end in either, and no rails are known: the sender loses the
-// first of its adapters.
+// Two networks do not reach each other. Each end has an adapter in each, and no rails are known.
+// The sender loses the first of its adapters.
 TEST_F(PluginLost, TheAdapterThatIsLeftKeepsItsPartner)
 {
     setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
@@ -364,9 +370,9 @@ TEST_F(PluginLost, TheAdapterThatIsLeftKeepsItsPartner)
     EXPECT_FALSE(said("does not work and is left out")) << Log::get().text();
 }
 
-// The receiver's device never ends the acknowledgement of a message that the receiver has taken. No
-// request is open there and only the sender's comm is called: the receiver's has to see it all the
-// same. (In the other modes the sender has a request of its own that fails.)
+// The receiver has a message, but its device never completes the acknowledgement. No request is
+// open there, and only the sender's comm is called. The receiver's comm must notice nevertheless.
+// (In the other modes a request of the sender fails.)
 TEST_F(PluginLost, AnAcknowledgementThatTheDeviceNeverEnds)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "send", 1);
@@ -385,7 +391,8 @@ TEST_F(PluginLost, AnAcknowledgementThatTheDeviceNeverEnds)
     EXPECT_TRUE(said("connected again after")) << Log::get().text();
 }
 
-// A message larger than all that an engine keeps aside has begun to come, its receive is late, and the lane is lost.
+// A message has begun to arrive that is larger than the unexpected-message queue. Its receive is
+// late, and the lane is lost.
 TEST_F(PluginLost, AMessageWithoutAReceiveThatCouldNotBeKept)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "send", 1);

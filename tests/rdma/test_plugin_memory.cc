@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The memory of this process that a comm over RDMA takes, beside the device's own queues (softverbs, which plays the
-// device, allocates those): counted by who calls malloc and mmap, not by time or resident pages.
+// The memory of this process that a comm over RDMA takes, without the device's own queues, which
+// softverbs allocates. It is counted by the callers of malloc and mmap, not by time or resident
+// pages.
 #include "rdma/plugin_route.h"
 
 #include <memory>
@@ -15,7 +16,7 @@ namespace
 
 struct Bound {
     const char *mode;
-    size_t bytes; // of a comm, one direction
+    size_t bytes; // per comm, in one direction
 };
 
 struct Memory : PluginRdma, testing::WithParamInterface<Bound> {
@@ -39,7 +40,7 @@ TEST_P(Memory, OfACommIsBounded)
     std::vector<std::unique_ptr<Route>> routes;
 
     ASSERT_EQ(0, count_memory_of("libnccl-net-pvrdma.so"));
-    Add(n, routes, 4); // tables have their first size
+    Add(n, routes, 4); // gives tables their first size
     size_t some = counted_memory();
     EXPECT_GT(some, 0u) << "nothing is counted";
     const int pairs = 64;
@@ -51,7 +52,7 @@ TEST_P(Memory, OfACommIsBounded)
     routes.clear();
     EXPECT_LT(counted_memory(), some) << "what comms took is given back";
 }
-// The two-sided mode has a piece of memory for each message that may come.
+// The two-sided mode has a buffer for each message that may arrive.
 INSTANTIATE_TEST_SUITE_P(Modes, Memory,
                          testing::Values(Bound{"record", 128 * 1024}, Bound{"imm", 128 * 1024},
                                          Bound{"send", 1192 * 1024}));

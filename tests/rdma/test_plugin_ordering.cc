@@ -17,7 +17,7 @@ struct PluginOrdering : PluginGpu {
         PluginGpu::TearDown();
     }
 
-    // Before a Net is made. use: as softverbs' relaxed_ordering.
+    // Call it before a Net is made. use: value of softverbs' relaxed_ordering.
     static void adapter_with(const char *profile, int use)
     {
         sv::ForPlugin::play(profile, std::string(kCounters) +
@@ -26,7 +26,7 @@ struct PluginOrdering : PluginGpu {
         Log::get().clear();
     }
 
-    // Moves messages of many sizes between two buffers. True if all have come.
+    // Moves messages of many sizes between two buffers. True if all have arrived.
     bool messages(Pair &p, uint64_t a, void *smh, uint64_t b, void *rmh, bool flush = true)
     {
         bool all = true;
@@ -79,7 +79,7 @@ TEST_F(PluginOrdering, BytesAreRightInImmMode)
     }
 }
 
-// Data may not have reached the GPU yet when their completion is there: the flush waits for that.
+// The completion may be there before the data have reached the GPU. The flush waits for the data.
 TEST_F(PluginOrdering, WithoutTheFlushGpuMemoryIsNotThereYet)
 {
     adapter_with("roce", 2);
@@ -140,7 +140,7 @@ TEST_F(PluginOrdering, ADeviceThatRefusesItWorksWithoutIt)
     }
 }
 
-// Whoever requests it hears that it is not there, and why.
+// A user who requests relaxed ordering is warned if it cannot be had, with the reason.
 TEST_F(PluginOrdering, WhereItIsRequestedAndCannotBeHadThatIsAWarning)
 {
     struct {
@@ -175,7 +175,8 @@ TEST_F(PluginOrdering, WhereItIsRequestedAndCannotBeHadThatIsAWarning)
     }
 }
 
-// Messages that are sent again over new queue pairs, into memory that was registered again.
+// After a failover, messages are sent again over new queue pairs, into memory that was registered
+// again.
 TEST_F(PluginOrdering, BytesAreRightBehindAFailover)
 {
     setenv("NCCL_PVRDMA_FAILOVER", "1", 1);

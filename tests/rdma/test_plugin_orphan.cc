@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A rank over RDMA that is killed while a child of it lives, in a process and with an adapter of its own.
+// A rank over RDMA is killed while its child lives, in a process and with an adapter of its own.
 #include "abi/orphan.h"
 #include "rdma/plugin_route.h"
 
@@ -11,7 +11,8 @@ using namespace nccl;
 namespace
 {
 
-// Many drivers map pages of the adapter that a child inherits, and with them the queue pairs stay.
+// Many drivers map pages of the adapter that a child inherits. The queue pairs then stay as long as
+// the child.
 void let_children_keep_queue_pairs()
 {
     for (int fd : descriptors()) {
@@ -22,7 +23,7 @@ void let_children_keep_queue_pairs()
     }
 }
 
-// Connects to a listener whose handle comes through a pipe.
+// Connects to a listener whose handle arrives through the pipe `from`.
 [[noreturn]] void be_rank(int from, Orphan *child)
 {
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -90,7 +91,7 @@ bool is_eventfd(int fd)
            std::string(at) == "anon_inode:[eventfd]";
 }
 
-// PVRDMA's queue pairs, and the memory that they pin, would stay with it.
+// PVRDMA's queue pairs, and the memory that they pin, would stay with the descriptor.
 TEST_F(PluginRdma, AChildHasNoDescriptorOfTheAdapter)
 {
     adapters("pvrdma", "");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's own memory that an adapter writes into has pages of its own, also where a page has 64 KiB. The page size
-// is what this program says; so are the calls seen that allocate.
+// The plugin's own memory that an adapter writes into shares no page with other data, even if a
+// page has 64 KiB. This program sets the page size, and intercepts the calls that allocate.
 #include "rdma/plugin_route.h"
 #include "support/next_symbol.h"
 
@@ -22,7 +22,7 @@ bool watching;
 
 } // namespace
 
-// The plugin's calls arrive here: the program comes before the C library.
+// The plugin's calls arrive here, because the program comes before the C library.
 extern "C" {
 __attribute__((visibility("default"))) long sysconf(int name)
 {
@@ -42,7 +42,7 @@ namespace
 {
 
 struct Pages : PluginRdma {
-    // The allocations while both ends of a connection come up and are closed.
+    // Records the allocations while both ends of a connection come up and are closed.
     static void connect(const char *mode)
     {
         setenv("NCCL_PVRDMA_RDMA_MODE", mode, 1);

@@ -63,7 +63,7 @@ TEST_F(PluginRdma, AThousandCommsLeaveNothing)
     setrlimit(RLIMIT_NOFILE, &r);
 }
 
-// The statistics file has what an adapter's lane counts, and why a comm has failed.
+// The statistics file has the counters of an adapter's lane, and the reason of a comm's failure.
 TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
 {
     without_failover();
@@ -103,7 +103,7 @@ TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
     EXPECT_EQ(0, unlink(path.c_str()));
 }
 
-// An error of a completion queue ends the lane that owns it, and no other of the device.
+// An error of a completion queue ends the lane that owns it, and no other lane of the device.
 TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
 {
     without_failover();
@@ -117,7 +117,7 @@ TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
         lost = sv::command("qp #" + std::to_string(i) + " overrun") == 0;
     ASSERT_TRUE(lost);
     EXPECT_FALSE(dead.move(3, true));
-    // The other comm has empty polls for long enough to query its adapter's health.
+    // The other comm makes empty polls for long enough to query its adapter's health.
     void *data = alive.dst.data(), *request = nullptr;
     size_t size = alive.size;
     int tag = 0, done = 0;
@@ -143,8 +143,8 @@ TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
     EXPECT_GT(sv::lib().sv_rule_seen("made"), 0) << "the device goes on";
 }
 
-// A link that stays down ends the comm in bounded time, although its requests would be retried for
-// long.
+// A link that stays down ends the comm in bounded time, although the device would retry its
+// requests for longer.
 TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)
 {
     without_failover();
@@ -171,7 +171,7 @@ TEST_F(PluginRdma, AQueueThatCannotBePolled)
     EXPECT_TRUE(said("polling the completion queue")) << Log::get().warnings();
 }
 
-// One end's request fails; the other learns of it over the control connection.
+// A request of one end fails. The other end learns of it over the control connection.
 TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
 {
     without_failover();
@@ -197,8 +197,8 @@ TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
     EXPECT_TRUE(other.move(3));
 }
 
-// A sender in two-sided mode waits at its end for copies that are still in flight, though not for
-// those that nobody needs any more: the queue is then not polled again and again.
+// A sender in two-sided mode that closes waits for copies that are still in flight, but not for
+// copies that nobody needs any more. It then does not poll the queue again and again.
 TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
 {
     without_failover();
@@ -232,8 +232,8 @@ TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
     EXPECT_LE(polls[1], 4U);
 }
 
-// RDMA_CHUNK rules over RDMA. Without it the older TCP_CHUNK does where there are several queue pairs;
-// a lone one shares a message with none.
+// RDMA_CHUNK sets the size of chunks over RDMA. If it is not set, the older TCP_CHUNK applies with
+// several queue pairs, and a lone queue pair takes whole messages.
 TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
 {
     const struct {
@@ -252,7 +252,7 @@ TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
         sv::lib().sv_total_stats(&before);
         ASSERT_TRUE(r.move(2));
         sv::lib().sv_total_stats(&after);
-        // A completion at each end.
+        // There is one completion at each end.
         EXPECT_EQ(2 * c.chunks, after.cqe - before.cqe) << c.qps << ", " << c.chunk;
     }
     unsetenv("NCCL_PVRDMA_TCP_CHUNK");
@@ -260,8 +260,8 @@ TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
     unsetenv("NCCL_PVRDMA_QPS");
 }
 
-// As when NCCL aborts: the registration goes while some of the message has not been handed to the
-// adapter for want of room, and then the comm.
+// NCCL aborts: it deregisters the memory while part of a message still waits for room in the send
+// queue, and then closes the comm.
 TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
 {
     setenv("NCCL_PVRDMA_RDMA_CHUNK", "64K", 1);
@@ -297,7 +297,7 @@ TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
     }
 }
 
-// A range outside of its registration is refused, on either end, and the comm goes on.
+// A range outside its registration is refused at either end, and the comm goes on.
 TEST_F(PluginRdma, BytesOutsideTheirRegistrationAreRefused)
 {
     adapters("pvrdma", "");
@@ -350,7 +350,7 @@ TEST_F(PluginRdma, BytesOutsideTheirRegistrationAreRefused)
     }
 }
 
-// Tests or posts, whatever is due, until that fails.
+// Repeats the call, which tests or posts, until it fails.
 ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
 {
     ncclResult_t rc = ncclSuccess;
@@ -358,8 +358,8 @@ ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
     return rc;
 }
 
-// A buffer that no region of the device holds is not said to lie outside of its registration, and is not tried
-// over new lanes again and again.
+// A buffer that no region of the device holds ends the comm. The error does not say that it lies
+// outside its registration, and the plugin does not retry it over new lanes.
 TEST_F(PluginRdma, AReceiveThatNoRegionHoldsEndsItsComm)
 {
     adapters("roce", "set max_mr_size 262144");
@@ -399,7 +399,7 @@ class Goodbye : public PluginRdma, public testing::WithParamInterface<const char
 INSTANTIATE_TEST_SUITE_P(Modes, Goodbye, testing::Values("record", "imm", "send"),
                          [](const auto &i) { return std::string(i.param); });
 
-// An adapter does not report that the other one's queue pair is gone.
+// An adapter does not report that the other end's queue pair is gone.
 TEST_P(Goodbye, TheSenderHearsIt)
 {
     Net n(12);
@@ -437,8 +437,8 @@ TEST_P(Goodbye, TheReceiverHearsIt)
     EXPECT_TRUE(Log::get().warned({"closed its end"})) << Log::get().warnings();
 }
 
-// NCCL registers users' buffers from one thread while another moves data on the same comm, and goes
-// on without those that are refused.
+// NCCL registers users' buffers in one thread while another moves data on the same comm. It goes on
+// without a buffer whose registration is refused.
 TEST_F(PluginRdma, ARefusedRegistrationLeavesTheTrafficAlone)
 {
     adapters("pvrdma", "set memlock_kb 4096");
@@ -456,7 +456,7 @@ TEST_F(PluginRdma, ARefusedRegistrationLeavesTheTrafficAlone)
                 pvn_netdrv_reg_mr(r.p.d, r.p.rc, big.data(), big.size(), NCCL_PTR_HOST, &mh) != 0;
         }
     });
-    // Whoever waits looks whether its lane is well.
+    // A waiting comm checks the health of its lane.
     void *req = nullptr, *data = r.dst.data();
     size_t size = Route::SIZE;
     int tag = 0, done = 0;
@@ -513,7 +513,8 @@ TEST_F(PluginRdma, MemlockTooSmallIsNamed)
     EXPECT_TRUE(said("ulimit -l unlimited")) << Log::get().warnings();
 }
 
-// Two devices joined at one end, a single one at the other: what both have is used.
+// Two joined devices at one end and a single one at the other use one lane. Two at both ends use
+// two lanes.
 TEST_F(PluginRdma, DifferentNumbersOfDevices)
 {
     adapters("roce", "set devices 2");
@@ -533,7 +534,7 @@ TEST_F(PluginRdma, DifferentNumbersOfDevices)
     EXPECT_TRUE(said("2 lanes: rdma on")) << Log::get().text();
 }
 
-// Their PCI paths lie in the tree that softverbs wrote, where NCCL does not look.
+// Their PCI paths lie in softverbs' own tree, where NCCL does not look.
 TEST_F(PluginRdma, DevicesOutsideTheRealSysfsAreNotJoined)
 {
     adapters("roce", "set devices 2");
@@ -547,7 +548,7 @@ TEST_F(PluginRdma, DevicesOutsideTheRealSysfsAreNotJoined)
     EXPECT_TRUE(said("has a PCI path outside /sys")) << Log::get().text();
 }
 
-// Receives that are posted one at a time: entries go over one lane, most messages over others.
+// Receives are posted one at a time. Entries use one lane, and most messages use others.
 TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
 {
     for (const char *profile : {"pvrdma", "roce"}) {
@@ -564,9 +565,8 @@ TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
     }
 }
 
-// Time in which nobody called is no stall of the requests that follow. The connection is looked at
-// in every 64th test: here in the one that ends the last message, so that from there on nothing
-// moves.
+// A time without calls is not a stall of later requests. The connection is checked in every 64th
+// test, which here is the test that ends the last message. From then on nothing moves.
 TEST_F(PluginRdma, AReceiveAfterAnIdleTimeIsNotStalled)
 {
     setenv("NCCL_PVRDMA_STALL_WARN", "1s", 1);
@@ -601,7 +601,7 @@ TEST_F(PluginRdma, AReceiveAfterAnIdleTimeIsNotStalled)
         for (int i = 0; i < 200; i++)
             ASSERT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, req[2], &done, nullptr));
         EXPECT_FALSE(said("nothing has moved")) << Log::get().warnings();
-        // From now on it is.
+        // From now on it is stalled.
         EXPECT_TRUE(eventually([&] {
             pvn_netdrv_test(r.p.d, req[2], &done, nullptr);
             return said("nothing has moved");
@@ -610,8 +610,8 @@ TEST_F(PluginRdma, AReceiveAfterAnIdleTimeIsNotStalled)
     unsetenv("NCCL_PVRDMA_STALL_WARN");
 }
 
-// The two ends of a comm in two threads, as on two machines: several messages in flight, and what
-// is in a buffer is the message it was posted for.
+// The two ends of a comm run in two threads, as on two machines, with several messages in flight.
+// Each buffer must have the message that it was posted for.
 struct InTwoThreads {
     enum { DEPTH = 4 };
     Route r;
@@ -629,7 +629,7 @@ struct InTwoThreads {
     {
         return i * 7 % (most + 1);
     }
-    // Calls until it fails or `done` messages have gone; post(i, request) and look(i, size).
+    // Calls post(i, request) and look(i, size) until one fails or `done` messages have gone.
     void run(ncclResult_t *rc, const std::function<ncclResult_t(unsigned, void **)> &post,
              const std::function<void(unsigned, int)> &look)
     {
@@ -711,8 +711,8 @@ TEST_F(PluginRdma, EveryEndInAThreadOfItsOwn)
                 }
 }
 
-// The inherited objects are behind descriptors that the child shares with its parent: destroying
-// them would take them away from the parent.
+// The inherited objects are behind descriptors that the child shares with its parent. If the child
+// destroyed them, the parent would lose them.
 TEST_F(PluginRdma, AForkedChildThatCallsInitTakesNothingFromItsParent)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -743,7 +743,7 @@ TEST_F(PluginRdma, AForkedChildThatCallsInitTakesNothingFromItsParent)
     EXPECT_EQ(0, status) << "the child has adapters of its own";
     EXPECT_NE(std::string::npos, stat().find("inherited=0")) << stat();
     EXPECT_TRUE(before.move(2));
-    Route after(n); // on the parent's protection domain and completion queues
+    Route after(n); // uses the parent's protection domain and completion queues
     EXPECT_TRUE(after.move(3));
 }
 

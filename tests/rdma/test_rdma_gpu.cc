@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// GPU memory on the RDMA lane: the CUDA driver's double gives the memory, softverbs registers and
-// writes it.
+// GPU memory on the RDMA lane: the double of the CUDA driver provides the memory, softverbs
+// registers and writes it.
 #include "rdma/lane_pair.h"
 #include "support/fakecuda_fixture.h"
 
@@ -19,8 +19,8 @@ namespace
 
 constexpr size_t kMiB = 1 << 20;
 
-// A NIC without a peer-memory client refuses these GPU addresses. The double's memory is one
-// mapping of 256 MiB.
+// The address range of the double's memory, one mapping of 256 MiB. A NIC without a peer-memory
+// client refuses these GPU addresses.
 uint64_t gpu_first, gpu_last;
 int refuse_gpu(void *addr, size_t len, int)
 {
@@ -28,7 +28,7 @@ int refuse_gpu(void *addr, size_t len, int)
     return a < gpu_last && a + len > gpu_first ? EFAULT : 0;
 }
 
-// Registers host memory straight with the device, and counts.
+// Registers host memory directly with the device, and counts.
 struct HostRegistrar {
     const pvn_verbs *v;
     ibv_pd *pd;
@@ -67,7 +67,8 @@ class RdmaGpu : public FakeCuda
     struct sv_hooks *hooks = nullptr;
     int (*pin)(void *, size_t, int) = nullptr;
 
-    // The lane is there before the device's verdict, so it queries through these.
+    // The lane exists before it is known how the device registers GPU memory. So it registers
+    // through these functions.
     static int lane_reg(void *arg, const pvn_mr *mr, bool relaxed, int fd, uint64_t offset,
                         pvn_rdma_mem **out, pvn_err *err)
     {
@@ -179,7 +180,7 @@ class RdmaGpu : public FakeCuda
         lane->ops->mem_dereg(lane, &mr);
     }
 
-    // As NCCL does behind a receive. Counts the flushes that had to be waited for.
+    // Flushes as NCCL does after a receive, and counts the flushes that were not done at once.
     int waited = 0;
     void flush_one(void *p, size_t n, const pvn_mr *mr)
     {
@@ -330,8 +331,8 @@ TEST_F(RdmaGpu, FlushByTheDriver)
     lane->ops->mem_dereg(lane, &mr);
 }
 
-// Several buffers: one flush covers those of one GPU, another GPU's needs its own, host memory
-// none.
+// One flush covers all buffers of one GPU. Buffers of another GPU need a flush of their own, and
+// host memory needs none.
 TEST_F(RdmaGpu, FlushOfAGroupIsOnePerGpu)
 {
     open("roce", false, PVN_FLUSH_READ);
@@ -374,8 +375,8 @@ TEST_F(RdmaGpu, FlushOfAGroupIsOnePerGpu)
         lane->ops->mem_dereg(lane, &m);
 }
 
-// The region stays for the second user; an address that is given out again is not taken for the
-// first buffer.
+// The region stays for its second user. If an address is given out again, its new buffer is not
+// mistaken for the first one.
 TEST_F(RdmaGpu, RegionsAreSharedByBufferIdNotByAddress)
 {
     open("roce", false);

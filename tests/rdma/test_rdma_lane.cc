@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA lane under the engine, on softverbs: messages of every size, depth, mode and option.
+// The RDMA lane under the engine, on softverbs: messages of every size, depth, mode and option
 #include "rdma/lane_traffic.h"
 #include "support/whole_table.h"
 
@@ -13,15 +13,16 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     RdmaPair p;
     void SetUp() override
     {
-        // Nothing here fails, so there must be no empty poll of an expensive queue, however long
-        // something takes.
+        // Nothing fails here. So an expensive queue must see no empty poll, however long a request
+        // takes.
         RdmaOptions o = GetParam();
         o.idle_ns = UINT64_MAX / 4;
         p.open(o);
     }
     void TearDown() override
     {
-        // A real device may show an acknowledgement before the completion that it stands for.
+        // A real device may show an acknowledgement before the completion of the acknowledged
+        // request.
         if (!GetParam().costly || real_verbs())
             return;
         EXPECT_EQ(0u, lane_stats(p.tx.lane).empty_polls);
@@ -59,7 +60,7 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     }
 };
 
-// Until it is bound a lane has no data operations; what it has then it keeps to its end.
+// A lane has no data operations until it is bound. Then it keeps them until its end.
 TEST_P(RdmaLane, NoOperationIsMissingOrReplaced)
 {
     RdmaEnd unbound;
@@ -91,8 +92,8 @@ TEST_P(RdmaLane, EverySizeArrivesWhole)
         one(n);
 }
 
-// Around each number of lines that a short message can have, and often enough for the ring to begin
-// again in the middle of one.
+// Sizes lie around each number of lines that a short message can have. Each is sent often enough
+// for the ring to wrap in the middle of a message.
 TEST_P(RdmaLane, EveryShortSizeArrivesWhole)
 {
     for (size_t n = 0; n < size_t(SHORT_MAX) + 10; n++)
@@ -103,8 +104,8 @@ TEST_P(RdmaLane, EveryShortSizeArrivesWhole)
     EXPECT_EQ(t.shorts, r.shorts);
 }
 
-// Memory of the peer is written only where it has said so; in the two-sided mode what comes early
-// waits, as much of it as there are credits.
+// The lane writes the peer's memory only after a clear-to-send. In the two-sided mode early
+// messages wait at the receiver, as many as there are credits.
 TEST_P(RdmaLane, SendsBeforeAReceive)
 {
     static int out[400], in[400];
@@ -144,7 +145,8 @@ TEST_P(RdmaLane, SendsBeforeAReceive)
 
 TEST_P(RdmaLane, PipelineOfRandomSizes)
 {
-    // An interpreted kernel, and ThreadSanitizer, take milliseconds for what takes microseconds elsewhere.
+    // An interpreted kernel, and ThreadSanitizer, need milliseconds for what takes microseconds
+    // elsewhere.
 #ifdef __SANITIZE_THREAD__
     const bool slow = true;
 #else
@@ -164,14 +166,15 @@ TEST_P(RdmaLane, MoreChunksThanTheRingHolds)
     one(GetParam().chunk * 400 + 1);
 }
 
-// Often enough for a group to lie across the end of the ring of entries.
+// There are enough groups for one to lie across the end of the ring of entries.
 TEST_P(RdmaLane, GroupedReceivesByTag)
 {
     grouped(p, 250);
 }
 
-// Receives of one and of several buffers, sizes on both sides of every limit, tags in any order,
-// memory of every kind, ends that do not look for a while, inline calls and those of the slow path.
+// A random mixture: receives of one and of several buffers, sizes on both sides of every limit,
+// tags in any order, memory of every kind, ends that pause, inline calls, and calls of the slow
+// path.
 class Mixture
 {
     struct Message {
@@ -204,7 +207,7 @@ class Mixture
         pvn_mr *mr = e.reg(v.data(), v.size());
         mr->gpu = gpu && pick(10) == 0;
         if (pick(10) == 0)
-            mr->rkey[0] = 0; // as if it had several regions
+            mr->rkey[0] = 0; // as if the memory had several regions
         return mr;
     }
     void receive()
@@ -246,7 +249,8 @@ class Mixture
                 continue;
             m.sent = true;
             ASSERT_EQ(m.size, size);
-            // The memory is the caller's again: what is still read of it arrives wrong.
+            // The caller may reuse the memory now. If the lane still reads it, the message arrives
+            // wrong.
             std::fill(m.out.begin(), m.out.end(), uint8_t(0xEE));
         }
         while (first_send < next_send && msgs[order[first_send]].sent)
@@ -304,7 +308,7 @@ class Mixture
             rmr.push_back(reg(p.rx, m.in, gpus));
         }
     }
-    // One end does its part for a while, then another one; how long is each seed's own.
+    // Runs one end for a while, then the other. The seed decides for how long.
     void go()
     {
         const size_t slots = PVN_MAX_REQS, depth = pick(2) ? slots : 1 + pick(slots),
@@ -340,7 +344,8 @@ class Mixture
     }
 };
 
-// PVN_MIX_SEEDS: how many. Each registers some hundred buffers, which takes a real device its time.
+// PVN_MIX_SEEDS is the number of seeds. Each registers some hundred buffers, which takes a real
+// device a while.
 unsigned mix_seeds()
 {
     const char *n = getenv("PVN_MIX_SEEDS");
@@ -374,7 +379,8 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("roce", PVN_RDMA_SEND, 2, 4096, false),
                     shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
 
-// The shortest queues, queues that are polled all the time, other limits of short messages.
+// The mixture over the shortest queues, over queues that are always polled, and with other limits
+// of short messages
 TEST(RdmaMixture, EveryOptionCarriesTheMixture)
 {
     for (unsigned seed = 1; seed <= 5 * mix_seeds() && !HasFailure(); seed++) {
@@ -403,8 +409,8 @@ TEST(RdmaMixture, EveryOptionCarriesTheMixture)
     }
 }
 
-// Messages have numbers of 20 bits on the wire, chunks and lines of 32; the rings are filled again
-// once before these begin again at 0.
+// Message numbers have 20 bits on the wire, numbers of chunks and lines 32. The rings wrap once
+// before these numbers wrap to 0.
 class RdmaCounters : public RdmaLane
 {
 };
@@ -418,7 +424,7 @@ TEST_P(RdmaCounters, CountersThatWrapAroundLoseNothing)
     pipeline(p, 3000, 8, 400);
     pipeline(p, 3000, 32, SHORT_MAX);
     one(GetParam().chunk * 400 + 1);
-    // The counters of the statistics do not begin again.
+    // The counters of the statistics do not wrap.
     for (const pvn_lane *l : {p.tx.lane, p.rx.lane})
         EXPECT_EQ(before + 6401, lane_stats(l).chunks);
     EXPECT_EQ(lane_stats(p.tx.lane).shorts, lane_stats(p.rx.lane).shorts);
@@ -433,7 +439,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RdmaCounters,
                                                false),
                                          shape("roce", PVN_RDMA_IMM, 2, 4096, false)));
 
-// The end that could do either follows the one that cannot; two of them use records unless polls
+// An end that can use both modes follows one that cannot. Two such ends use records unless polls
 // are cheap for both.
 TEST(RdmaModes, AutoFollowsThePeer)
 {
@@ -466,7 +472,7 @@ TEST(RdmaModes, AutoFollowsThePeer)
     }
 }
 
-// An end that does not know short messages neither gets nor sends any.
+// An end that does not support short messages neither receives nor sends any.
 TEST(RdmaShort, OnlyWhereBothEndsKnowThem)
 {
     for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM})
@@ -483,7 +489,7 @@ TEST(RdmaShort, OnlyWhereBothEndsKnowThem)
         }
 }
 
-// The sender keeps to its own limit; the receiver takes what it is sent.
+// The sender keeps to its own limit. The receiver accepts longer ones.
 TEST(RdmaShort, NoLongerThanTheSenderMaySend)
 {
     for (int max : {1, 52, 53, 200, static_cast<int>(SHORT_MAX)}) {
@@ -498,7 +504,7 @@ TEST(RdmaShort, NoLongerThanTheSenderMaySend)
         pipeline(p, 300, 8, size);
         EXPECT_EQ(300u, lane_stats(p.tx.lane).shorts) << max;
         EXPECT_EQ(300u, lane_stats(p.rx.lane).shorts) << max;
-        // Sizes are random; some are the longest.
+        // Sizes are random, and some are the longest.
         pipeline(p, 3000, 8, size + 1);
         EXPECT_EQ(3300u, lane_stats(p.tx.lane).chunks) << max;
         EXPECT_LT(lane_stats(p.tx.lane).shorts, 3300u) << max;
@@ -506,7 +512,7 @@ TEST(RdmaShort, NoLongerThanTheSenderMaySend)
     }
 }
 
-// A receive of one buffer and a send, until both have been posted.
+// Calls irecv of one buffer and isend until both are posted.
 void post_pair(RdmaPair &p, void *in, const pvn_mr *rmr, const void *out, size_t size,
                const pvn_mr *smr, pvn_req **r, pvn_req **s)
 {
@@ -518,7 +524,8 @@ void post_pair(RdmaPair &p, void *in, const pvn_mr *rmr, const void *out, size_t
     ASSERT_NE(nullptr, *s);
 }
 
-// The processor reaches no GPU memory, at neither end.
+// The processor cannot access GPU memory, at either end. So such messages are not sent as short
+// ones.
 TEST(RdmaShort, GpuMemoryTakesNone)
 {
     for (int end = 0; end < 2; end++) {
@@ -537,8 +544,8 @@ TEST(RdmaShort, GpuMemoryTakesNone)
     }
 }
 
-// More of them than their ring holds, and nobody looks at the receiving end: the rest take the other
-// path.
+// There are more short messages than their ring holds, and the receiving end makes no call. The
+// rest take the other path.
 TEST(RdmaShort, ALateReceiversAreNotOverwritten)
 {
     for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM})
@@ -564,7 +571,7 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
                 ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, each, buf, cap, tags, mrs, &r[g]));
                 ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
             }
-            // All that has been announced is sent before the receiver looks for the first time.
+            // All announced messages are sent before the receiver polls for the first time.
             int sent = 0;
             for (int misses = 0; sent < groups * each && misses < 1000;) {
                 ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,

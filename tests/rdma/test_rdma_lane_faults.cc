@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA lane, on softverbs: errors, silence, fences and set-up that fails.
+// The RDMA lane on softverbs under faults: errors, silence, fences, and failed set-up
 #include "rdma/lane_traffic.h"
 
 namespace
@@ -13,7 +13,7 @@ const pvn_err *until_failed(RdmaPair &p)
     pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
     pvn_req *r = nullptr, *s = nullptr;
     int done = 0;
-    double limit = 0; // the sender may never hear of it when the receiver has failed
+    double limit = 0; // if the receiver has failed, the sender may never get an error
     for (Deadline wait; wait.left() && !pvn_engine_err(p.tx.e);) {
         if (pvn_engine_err(p.rx.e) && limit == 0)
             limit = pvn_now_s() + 1;
@@ -48,7 +48,7 @@ TEST(RdmaFaults, CompletionErrorSaysEverything)
     EXPECT_EQ(nullptr, strstr(text, "never carried data")) << text;
 }
 
-// The number of a lane's first queue pair.
+// Returns the number of a lane's first queue pair.
 uint32_t qpn_of(pvn_lane *l)
 {
     uint8_t offer[2048];
@@ -59,7 +59,7 @@ uint32_t qpn_of(pvn_lane *l)
                                                                                         : 0;
 }
 
-// A message's request, of which only the error has a completion, to a peer that is silent.
+// A message's request fails. It is unsignaled, so its only completion is the error.
 void a_message_fails(size_t bytes)
 {
     for (bool costly : {true, false})
@@ -103,7 +103,7 @@ TEST(RdmaFaults, ALongMessageFails)
     a_message_fails(1000);
 }
 
-// The send queue has no slot left for the signaled request that would report their fate.
+// The send queue has no slot left for the signaled request that would report these messages' fate.
 TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
 {
     RdmaPair p;
@@ -122,7 +122,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
             ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     };
-    // The first one is long and has two places, the others have one each.
+    // The first message is long and takes two slots. The others take one each.
     auto send = [&](int end) {
         for (Deadline wait; sent < end && wait.left(); sent += s[sent] != nullptr)
             ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), sent ? 8 : 1000, 0, smr, &s[sent]));
@@ -130,8 +130,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     };
     post(half);
     send(half);
-    // The receiver says that it has these; of their completions too few are known to be worth a
-    // look.
+    // The receiver acknowledges these. The sender knows of too few completions to poll for them.
     for (int i = 0; i < half; i++)
         for (done = 0; !done;)
             ASSERT_EQ(0, pvn_engine_test(r[i], &done, nullptr));
@@ -149,8 +148,8 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
 }
 
-// When queue pairs fail, every outstanding request completes, unsignaled ones too. The completion
-// queue has to hold them all: one that overruns is an error of the device.
+// If queue pairs fail, every outstanding request completes, unsignaled ones too. The completion
+// queue must hold them all, because an overrun is an error of the device.
 static void every_request_fails(const RdmaOptions &o)
 {
     RdmaPair p;
@@ -202,7 +201,7 @@ TEST(RdmaFaults, EveryOutstandingRequestHasACompletion)
         }
 }
 
-// A device with small completion queues has fewer requests in flight.
+// The lane keeps fewer requests in flight on a device with small completion queues.
 TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
 {
     RdmaOptions o = shape("roce\nset max_cqe 500", PVN_RDMA_RECORD, 3, 2048, true);
@@ -210,7 +209,7 @@ TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
     every_request_fails(o);
 }
 
-// Every status there is: the ones that end a lane, those that end its comm, and those that may mean either.
+// Every status ends only the lane, or the comm, or may mean either.
 TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequestOrEither)
 {
     struct Status {
@@ -258,8 +257,8 @@ TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequestOrEither)
     }
 }
 
-// The step to RTR has timed out: it is tried again where no message waits, and only if the queue pair is where it was, for
-// a driver's own time-out gives the same errno.
+// The step to RTR times out. The lane repeats it if it may block and the queue pair's state is
+// unchanged. A timeout of the driver gives the same errno.
 TEST(RdmaFaults, AStepThatHasTimedOutIsRepeatedWhereNothingHasMoved)
 {
     for (bool may_block : {true, false})
@@ -302,7 +301,7 @@ TEST(RdmaFaults, AFailedPostEndsTheLaneWithItsReason)
     ASSERT_EQ(0, sv::command("rule full fail call=post_send errno=ENOMEM nth=9"));
     const pvn_err *err = until_failed(p);
     EXPECT_EQ(1, sv::lib().sv_rule_fired("full"));
-    // Which end posts the ninth time is the pipeline's affair; the failed one knows why.
+    // Either end may make the ninth post. The end that failed has the reason.
     if (!err)
         err = pvn_engine_err(p.rx.e);
     ASSERT_NE(nullptr, err);
@@ -322,14 +321,14 @@ TEST(RdmaFaults, PeerDiesSilently)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
 }
 
-// A message of 400 chunks whose receiver does not look while the sender does.
+// A message of 400 chunks whose receiver makes no call while the sender does
 class RdmaLateReceiver : public testing::Test
 {
   protected:
     RdmaPair p;
     int sd = 0, rd = 0;
 
-    // The receive is posted and announced; the sender tries for a while.
+    // Posts and announces the receive. The sender tries to send for a while.
     void start(const char *profile, pvn_rdma_mode mode, bool costly)
     {
         p.open(shape(profile, mode, 1, 4096, costly));
@@ -342,7 +341,7 @@ class RdmaLateReceiver : public testing::Test
         for (double until = pvn_now_s() + 0.2; pvn_now_s() < until && !sd;)
             ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr));
     }
-    // The receiver looks, and has everything.
+    // Calls the receiver until it has everything.
     void finish()
     {
         for (Deadline wait; wait.left() && (!sd || !rd);) {
@@ -363,8 +362,8 @@ class RdmaLateReceiver : public testing::Test
     pvn_req *s = nullptr, *r = nullptr;
 };
 
-// More chunks than there are receive requests, and nobody looks at the receiving end: the device
-// answers "not ready", and the sender's waits, which is no error.
+// There are more chunks than receive requests, and the receiving end makes no call. Its device
+// answers "not ready", and the sender's device retries. That is no error.
 TEST_F(RdmaLateReceiver, IsWaitedFor)
 {
     ASSERT_NO_FATAL_FAILURE(start("roce", PVN_RDMA_IMM, false));
@@ -372,8 +371,8 @@ TEST_F(RdmaLateReceiver, IsWaitedFor)
     finish();
 }
 
-// In record mode no device knows how far the ring has been read: the sender must not take its
-// completions for that.
+// In record mode no device knows how far the receiver has read its ring. So the sender must not
+// take completions as a proof of that.
 class RdmaLateReader : public RdmaLateReceiver, public testing::WithParamInterface<bool>
 {
 };
@@ -411,7 +410,8 @@ TEST(RdmaFaults, TwoSidedRequestFails)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 11")) << err->reason[0];
 }
 
-// The sender may know that it arrived, and forgets it; so whoever takes the lane's place must, too.
+// The receiver must report the message before the error, because the sender may know of its arrival
+// and does not send it again over the next lane.
 TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
 {
     RdmaPair p;
@@ -436,8 +436,8 @@ TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
     EXPECT_NE(nullptr, strstr(p.rx.lane->err.reason[0], "posting to the send queue"));
 }
 
-// A send is done, with failover, when a receive has the message, not when it lies in the receiver's
-// buffers, which go with the lane; and it does not depend on what is behind it.
+// A send with failover is done when a receive has the message, not when the message is in the
+// receiver's buffers, which are lost with the lane. It does not depend on later messages.
 class RdmaTwoSidedAcknowledged : public testing::TestWithParam<bool>
 {
 };
@@ -474,7 +474,7 @@ TEST_P(RdmaTwoSidedAcknowledged, IsWhatAReceiveHas)
     }
 }
 
-// A caller makes no call for a receive that is complete, so what acknowledges it has been
+// The caller makes no call for a receive that is complete. So the acknowledgement must have been
 // posted by then, however slow the adapter is with earlier acknowledgements.
 TEST_P(RdmaTwoSidedAcknowledged, NeedsNoCallAfterTheLastReceive)
 {
@@ -482,7 +482,7 @@ TEST_P(RdmaTwoSidedAcknowledged, NeedsNoCallAfterTheLastReceive)
     RdmaOptions o = shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, GetParam());
     o.acknowledged = true;
     p.open(o);
-    const int count = 20; // more than credits may be in flight, fewer than the sender has
+    const int count = 20; // more than the credits in flight, fewer than the sender has
     std::vector<uint8_t> out = bytes::of(1000, 1), in(1000 * count);
     pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
     pvn_req *s[count] = {}, *r[count] = {};
@@ -511,8 +511,8 @@ TEST_P(RdmaTwoSidedAcknowledged, NeedsNoCallAfterTheLastReceive)
     EXPECT_EQ(count, sent) << stuck(p);
 }
 
-// A message whose receiver closes as soon as it has it. False in *in_time: the close waited for all of its 0.1 s, because
-// the adapter, which is a thread here, did not run.
+// Moves a message whose receiver closes as soon as it has it. *in_time is false if the close waited
+// for its full 0.1 s because the adapter, which is a thread here, did not run.
 void move_and_close_the_receiver(bool polls, bool *in_time)
 {
     RdmaPair p;
@@ -546,7 +546,7 @@ void move_and_close_the_receiver(bool polls, bool *in_time)
     *in_time = *in_time || done;
 }
 
-// Nor does a receiver that closes take the acknowledgement of its last message with it.
+// A receiver that closes has acknowledged its last message.
 TEST_P(RdmaTwoSidedAcknowledged, AReceiverThatClosesHasAcknowledged)
 {
     bool in_time = false;
@@ -556,8 +556,8 @@ TEST_P(RdmaTwoSidedAcknowledged, AReceiverThatClosesHasAcknowledged)
 }
 INSTANTIATE_TEST_SUITE_P(Polls, RdmaTwoSidedAcknowledged, testing::Bool());
 
-// The adapter's acknowledgement of the last message is lost, and the receiver, who has it, closes:
-// its final acknowledgement says that it arrived, where completions are cheap to poll, too.
+// The adapter's acknowledgement of the last message is lost. The receiver has the message and
+// closes. Its final acknowledgement reports the arrival, even if completions are cheap to poll.
 class RdmaFinalAck : public testing::TestWithParam<pvn_rdma_mode>
 {
 };
@@ -647,7 +647,7 @@ TEST(RdmaFaults, RegistrationOfItsRingsFails)
     EXPECT_EQ(1, sv::lib().sv_rule_fired("nomem"));
 }
 
-// A message for which no receive is posted waits aside, up to a limit that ends the comm. In a failover it is not
+// A message without a receive is kept, up to a limit that ends the comm. In a failover it is not
 // acknowledged, so it is sent again, however large it is.
 TEST(RdmaTwoSided, MessagesWithoutAReceiveDoNotEndAFailover)
 {
@@ -706,10 +706,10 @@ TEST(RdmaFence, NothingLandsAfterIt)
     EXPECT_EQ(snapshot, in);
 }
 
-// Malformed offers that no range check can find: the first round trip does, before any data.
+// No range check can find these malformed offers. The first round trip does, before any data.
 TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
 {
-    for (size_t at : {12, 21}) { // of the key, of the address
+    for (size_t at : {12, 21}) { // a byte of the key, and one of the address
         RdmaPair p;
         RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
         ASSERT_EQ(0, sv::lib().sv_configure("profile pvrdma"));
@@ -732,8 +732,8 @@ TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
     }
 }
 
-// Arrivals and what a receiver has written end in one completion queue. A receiver that polls for a
-// place for its entries leaves the arrivals to the poll that reports them.
+// One completion queue has arrivals and the receiver's own writes. A receiver that polls to free a
+// slot for its entries leaves the arrivals to the poll that reports them.
 TEST(RdmaImm, AFullSendQueueTakesNoArrival)
 {
     RdmaPair p;
@@ -747,7 +747,7 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
         ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
     ASSERT_NE(nullptr, s);
     const uint32_t places = wrap_slots(p.rx.e, 100);
-    // One more chain, whose completion is behind the arrival; then enough entries for another one.
+    // One more chain follows, its completion behind the arrival, and then entries for another one.
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[1]));
     ASSERT_EQ(0, p.rx.lane->data->kick(p.rx.lane));
     wrap_slots(p.rx.e, 0);

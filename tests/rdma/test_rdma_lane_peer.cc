@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA lane, on softverbs: malformed peers, doorbells, and what a poll looks at.
+// The RDMA lane on softverbs: malformed peers, doorbells, and the memory and queues that a poll
+// reads
 #include "rdma/lane_traffic.h"
 
 namespace
 {
 
-// A malformed peer's writes into the ring that it may write to.
+// A malformed peer writes into the ring that it may write to.
 class RdmaMalformedPeer : public testing::Test
 {
   protected:
@@ -25,7 +26,8 @@ class RdmaMalformedPeer : public testing::Test
         memset(in, 0xAA, sizeof(in));
         mr = p.rx.reg(in, sizeof(in));
     }
-    // A message of n bytes for a buffer of a slot appears; the receiver looks. Its error.
+    // Writes a message of n bytes for a buffer of a slot, and calls the receiver. Returns the
+    // receiver's error.
     const pvn_err *appears(uint64_t slot, unsigned buffer, uint32_t n)
     {
         memset(head->data, 0x55, sizeof(head->data));
@@ -88,8 +90,9 @@ TEST_F(RdmaMalformedPeer, ForASlotThatNobodyPosted)
     EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
 }
 
-// While the send queue is full no slot is announced. A peer that completes them nevertheless lets more
-// of them wait than the ring of their lines has room for; what is announced then stays in the ring.
+// No slot is announced while the send queue is full. A peer that completes slots nevertheless makes
+// more of them wait than the ring of their lines can hold. Announcements that follow stay in the
+// ring.
 TEST_F(RdmaMalformedPeer, ForMoreSlotsThanWereAnnounced)
 {
     const uint32_t slots = wrap_slots(p.rx.e, 0), n = 4 * CTS_LINES;
@@ -114,7 +117,7 @@ TEST_F(RdmaMalformedPeer, ForMoreSlotsThanWereAnnounced)
     EXPECT_LE(n, lane_stats(p.rx.lane).cts_entries);
 }
 
-// Lines become visible in any order: what lacks one has not arrived.
+// Lines become visible in any order. A message that lacks one has not arrived.
 TEST_F(RdmaMalformedPeer, AMessageIsWholeWhenItsLastLineIs)
 {
     ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
@@ -132,7 +135,7 @@ TEST_F(RdmaMalformedPeer, AMessageIsWholeWhenItsLastLineIs)
         ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
     EXPECT_EQ(0, done);
     EXPECT_EQ(0xAA, in[0]);
-    // A stamp may be there before what is in front of it.
+    // A stamp may become visible before the bytes in front of it.
     more->data[7] = 0;
     __atomic_store_n(&more->stamp, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < 100; i++)
@@ -168,8 +171,8 @@ TEST_F(RdmaMalformedPeer, AMessageWithAWrongSum)
     EXPECT_EQ(0xAA, in[0]);
 }
 
-// Each partial write has a time limit of its own: a record has a second, not the rest of that of a short message with
-// the same number.
+// Each partially visible write has its own time limit. A record gets a full second, not the rest of
+// the time of the short message with the same number.
 TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
 {
     ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
@@ -200,7 +203,8 @@ TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
     EXPECT_EQ(1, done);
 }
 
-// Each queue pair's is waited for by itself: looks at the other one's do not begin its second again.
+// Each queue pair's record has its own time limit of a second. Polls of the other queue pair do not
+// restart it.
 TEST(RdmaMalformedPeers, RecordsWithAWrongSumOnTwoQueuePairs)
 {
     RdmaPair p;
@@ -243,7 +247,7 @@ TEST_F(RdmaMalformedPeer, AnEntryWithAWrongSum)
         << err->reason[0];
 }
 
-// Each bit of an entry takes part in its sum, and each of a record and of a short message.
+// Each bit of an entry, a record and a short message changes the checksum.
 TEST(RdmaSums, EveryBitCounts)
 {
     uint64_t v[4] = {0x7f0012345000, 65536, 0x80001234, cts_what(-7, 3, CTS_COPIES)};
@@ -291,9 +295,9 @@ TEST(RdmaSums, EveryBitCounts)
     }
 }
 
-// A copy by processor shows stamps before what they stand for, as softverbs does here: that is
-// seen at both ends, waited for, and every byte is right. Not in imm mode: who polls a queue of
-// softverbs waits for what is being placed.
+// softverbs here copies as a processor does: stamps become visible before the bytes that they stand
+// for. Both ends notice that and wait, and every byte is right. Imm mode is left out, because
+// polling a queue of softverbs waits for writes in progress.
 TEST(RdmaPartialWrite, IsWaitedFor)
 {
     RdmaPair p;
@@ -308,8 +312,8 @@ TEST(RdmaPartialWrite, IsWaitedFor)
     EXPECT_LT(0u, lane_stats(p.rx.lane).partial) << "messages";
 }
 
-// Writes of at most a line are waited for, too: records, and short messages between two ends that
-// are software.
+// Partially visible writes of at most one line are waited for, too: records, and short messages
+// between two software devices.
 TEST(RdmaPartialWrite, OfALineIsWaitedFor)
 {
 #ifdef __SANITIZE_THREAD__
@@ -336,7 +340,7 @@ class RdmaDoorbells : public testing::TestWithParam<pvn_rdma_mode>
 {
 };
 
-// The economy that the lane exists for: at depth 8, everything counted, both ends.
+// At depth 8 a message costs at most 1.5 doorbells, both ends together. The lane exists for that.
 TEST_P(RdmaDoorbells, PerMessageAtDepth8)
 {
     RdmaPair p;
@@ -356,7 +360,7 @@ TEST_P(RdmaDoorbells, PerMessageAtDepth8)
     printf("doorbells per message at depth 8: sender %.3f, receiver %.3f, together %.3f\n", sender,
            receiver, sender + receiver);
     EXPECT_LE(sender + receiver, 1.5);
-    // The lane's own count is what softverbs saw.
+    // The lane's own count must equal that of softverbs.
     EXPECT_EQ(after[0].doorbells - before[0].doorbells, t1.post_send + t1.post_recv +
                                                             t1.empty_polls - t0.post_send -
                                                             t0.post_recv - t0.empty_polls);
@@ -367,8 +371,8 @@ TEST_P(RdmaDoorbells, PerMessageAtDepth8)
 
 INSTANTIATE_TEST_SUITE_P(Modes, RdmaDoorbells, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_SEND));
 
-// However long a request takes: its end shows in memory, and the queue is polled only for what is
-// known to be in it.
+// However long a request takes, its end shows in memory. The queue is polled only for completions
+// that are known to be in it.
 TEST_P(RdmaDoorbells, ASlowDeviceSeesNoEmptyPoll)
 {
     RdmaPair p;
@@ -385,7 +389,8 @@ TEST_P(RdmaDoorbells, ASlowDeviceSeesNoEmptyPoll)
     EXPECT_EQ(0u, r.empty_polls);
 }
 
-// A receiver that has found nothing looks at memory only, and its engine does that without a call.
+// A receiver that has found nothing reads only memory from then on. Its engine does so without a
+// call into the lane.
 struct Watched {
     RdmaPair p;
     uint8_t out[4096] = {7}, in[4096] = {};
@@ -397,8 +402,8 @@ struct Watched {
         smr = p.tx.reg(out, sizeof(out));
         rmr = p.rx.reg(in, sizeof(in));
     }
-    // How many unsuccessful tests there were before a message of n bytes was sent and at most how
-    // many after it, while the queue was polled so many times.
+    // Sends a message of n bytes after `before` unsuccessful tests. It must arrive within `after`
+    // further ones. *polls gets the number of polls of the queue during the unsuccessful tests.
     void message(size_t n, int before, int after, uint64_t *polls)
     {
         pvn_req *r = nullptr, *s = nullptr;
@@ -448,7 +453,8 @@ TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
     EXPECT_GT(w.p.rx.lane->watch.polls, 0) << "the fault of this test: nothing was ever watched";
 }
 
-// Bytes of a packet cost Soft-RoCE, which sums them up: of a line only the words of its own sum go out.
+// Soft-RoCE computes a checksum of every packet's bytes. So a short message is sent without the
+// words of its line that its own sum does not cover.
 TEST(RdmaShort, OfSoftwareIsNoLongerThanItsSum)
 {
     for (uint32_t n : {0, 1, 8, 12, 13, 52}) {
@@ -467,8 +473,8 @@ TEST(RdmaShort, OfSoftwareIsNoLongerThanItsSum)
     }
 }
 
-// In imm mode a long message shows in the queue: while such ones come it is polled each time, while
-// short ones come now and then.
+// In imm mode a long message shows in the queue. While long messages arrive, the queue is polled in
+// each test. While short ones arrive, it is polled now and then.
 TEST(RdmaWatch, AQueueIsPolledLessWhereShortMessagesCome)
 {
     Watched w(shape("roce", PVN_RDMA_IMM, 1, 1 << 20, false));
@@ -487,7 +493,7 @@ TEST(RdmaWatch, AQueueIsPolledLessWhereShortMessagesCome)
     EXPECT_LE(polls, 900u / 9 + 4);
 }
 
-// Imm mode where an empty poll is expensive: the parameter is the number of queue pairs.
+// Imm mode on a device whose empty polls are expensive. The parameter is the number of queue pairs.
 class RdmaCounted : public testing::TestWithParam<int>
 {
   protected:
@@ -506,7 +512,8 @@ class RdmaCounted : public testing::TestWithParam<int>
 };
 INSTANTIATE_TEST_SUITE_P(QueuePairs, RdmaCounted, testing::Values(1, 3));
 
-// And what has come is there at the next test.
+// Nothing is polled while nothing arrives, and a message is found in the first test after it
+// arrived.
 TEST_P(RdmaCounted, NothingIsPolledWhileNothingComes)
 {
     Watched w(options(UINT64_MAX / 4));
@@ -538,7 +545,7 @@ TEST_P(RdmaCounted, AtMostOneEmptyPollInTheTimeBetweenTwo)
     EXPECT_EQ(5u, empty) << "the queue is polled now and then, or no error would show";
 }
 
-// Nothing but the queue shows it.
+// Only the queue shows the error.
 TEST_P(RdmaCounted, AnErrorShows)
 {
     Watched w(options(200000));
@@ -553,7 +560,7 @@ TEST_P(RdmaCounted, AnErrorShows)
     EXPECT_EQ(0, done);
 }
 
-// While the device is still at a message it has not announced the next ones.
+// The device announces the next messages only after it has placed the current one.
 TEST_P(RdmaCounted, ASlowDeviceSeesNoEmptyPoll)
 {
     RdmaPair p;
@@ -564,7 +571,8 @@ TEST_P(RdmaCounted, ASlowDeviceSeesNoEmptyPoll)
     EXPECT_EQ(0u, lane_stats(p.rx.lane).empty_polls);
 }
 
-// More of them than the queues have slots, whose completions are taken when they are needed.
+// There are more messages than the queues have slots. Their completions are polled when slots are
+// needed.
 TEST_P(RdmaCounted, ShortMessagesAloneFillNoQueue)
 {
     RdmaPair p;
@@ -577,14 +585,14 @@ TEST_P(RdmaCounted, ShortMessagesAloneFillNoQueue)
     EXPECT_EQ(0u, lane_stats(p.rx.lane).empty_polls);
 }
 
-// One that knows no counts writes none, and the queue is polled for what it sends.
+// A peer that does not support counts writes none. The queue is polled for its messages.
 TEST_P(RdmaCounted, NotWithAPeerThatKnowsNoCounts)
 {
     RdmaOptions o = options(UINT64_MAX / 4);
     o.edit_offer = [](uint8_t *offer) {
         rdma_offer peer;
         pvn_err err = PVN_ERR_INIT;
-        // Its length is that of its rows.
+        // The offer's length follows from its rows.
         const size_t len = 24u + 8u * offer[2] + 20u * offer[7];
         ASSERT_EQ(0, pvn_rdma_offer_decode(offer, len, &peer, &err));
         ASSERT_TRUE(peer.counts);
@@ -598,7 +606,7 @@ TEST_P(RdmaCounted, NotWithAPeerThatKnowsNoCounts)
     EXPECT_EQ(100u, polls);
 }
 
-// A count from the peer, right or wrong, makes the receiver poll and does nothing else.
+// A count from the peer, right or wrong, only makes the receiver poll.
 TEST_P(RdmaCounted, AWrongCountIsNotBelieved)
 {
     Watched w(options(UINT64_MAX / 4));
@@ -626,7 +634,7 @@ TEST_P(RdmaCounted, AWrongCountIsNotBelieved)
     }
 }
 
-// A word for the record of each queue pair would be too many.
+// One watch word for the record of each queue pair would be too many.
 TEST(RdmaWatch, NotWithRecordsOfSeveralQueuePairs)
 {
     for (int qps : {1, 2}) {
@@ -648,7 +656,7 @@ TEST(RdmaWatch, NotWithRecordsOfSeveralQueuePairs)
     }
 }
 
-// The sender watches for the acknowledgement.
+// The sender watches for the acknowledgement, which ends the watch.
 TEST(RdmaWatch, AnAcknowledgementEndsIt)
 {
     RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
@@ -676,8 +684,8 @@ TEST(RdmaWatch, AnAcknowledgementEndsIt)
     EXPECT_EQ(1, done) << stuck(w.p);
 }
 
-// A message that is sent while its receiver has announced eight buffers: it need not say soon that
-// it has got it.
+// A message is sent while its receiver has announced eight buffers. So the receiver need not
+// acknowledge it soon.
 struct OneOfEight {
     uint8_t out[1000] = {1, 2, 3}, in[8][1000] = {};
     pvn_req *s = nullptr, *r[8] = {};
@@ -695,8 +703,8 @@ struct OneOfEight {
     }
 };
 
-// Few requests have a completion, and a receiver that holds enough entries ready says nothing of a
-// message that it has got: the sender learns of it after a silence, by one request more.
+// Few requests have a completion, and a receiver with enough announced buffers does not acknowledge
+// a message by itself. So after a silence the sender learns of the arrival by one request more.
 TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
 {
     for (size_t bytes : {8, 1000})
@@ -721,8 +729,8 @@ TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
         }
 }
 
-// A message of several requests has a completion as rarely as a short one has: what the device counts of
-// both ends, of which the receiver's are for its chains.
+// A message of several requests has a completion as rarely as a short one. The device counts
+// completions of both ends. The receiver's are those of its chains.
 TEST(RdmaDoorbells, FewLongMessagesHaveACompletion)
 {
     for (auto mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM}) {
@@ -739,9 +747,8 @@ TEST(RdmaDoorbells, FewLongMessagesHaveACompletion)
     }
 }
 
-// A receiver that has got a message and closes has not always acknowledged it before: the sender,
-// whose request had no completion, must not take the end of the connection for the loss of the
-// message.
+// A receiver that closes has not always acknowledged its last message. The sender, whose request
+// had no completion, must not take the end of the connection for the loss of the message.
 TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
 {
     for (int qps : {1, 2}) {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Relaxed ordering: for which memory a lane requests it, what would break were it more, and what becomes of a device
-// or a library that does not have it. The adapter makes full use of it (sv_relaxed.c).
+// Relaxed ordering: the memory for which a lane requests it, the errors if more memory had it, and
+// devices and libraries that do not support it. The adapter reorders as much as it may
+// (sv_relaxed.c).
 #include "rdma/lane_traffic.h"
 
 extern "C" {
@@ -13,7 +14,7 @@ extern "C" {
 namespace
 {
 
-// Moves one message. True if the bytes are there when both ends say so.
+// Moves one message. True if the bytes are right when both ends report it done.
 bool moved(RdmaPair &p, size_t n, int also)
 {
     std::vector<uint8_t> out = bytes::of(n, static_cast<unsigned>(n)), in(n);
@@ -51,7 +52,7 @@ class RdmaOrdering : public testing::TestWithParam<Case>
     {
         RdmaOptions o = shape(profile, GetParam().mode, qps, 65536,
                               GetParam().mode == PVN_RDMA_RECORD || GetParam().counted);
-        o.short_max = 0; // bytes that lie in a ring are copied by the processor
+        o.short_max = 0; // the processor copies the bytes out of a ring
         return o;
     }
     static bool record()
@@ -60,8 +61,8 @@ class RdmaOrdering : public testing::TestWithParam<Case>
     }
 };
 
-// A record is seen before data that were written before it; a completion is not. So data announced by records
-// must not lie in such memory.
+// A record may be seen before data that were written earlier, if their memory has relaxed ordering.
+// A completion may not. So data that records announce must not be in such memory.
 TEST_P(RdmaOrdering, ARecordOvertakesRelaxedDataACompletionDoesNot)
 {
     for (int qps : {1, 3})
@@ -89,7 +90,7 @@ TEST(RdmaOrderingOf, ManyMessagesInImmMode)
     }
 }
 
-// Entries for the sender, which polls for them: in memory with relaxed ordering they need not become visible.
+// The sender polls for entries. In memory with relaxed ordering they need not become visible.
 TEST_P(RdmaOrdering, RelaxedRingsShowNothing)
 {
     RdmaOptions o = options("roce\nset relaxed_ordering 1");
@@ -118,7 +119,7 @@ int note_reg(void *, const pvn_mr *, bool relaxed, int, uint64_t, pvn_rdma_mem *
 {
     wanted = relaxed;
     registrations++;
-    return -ENOMEM; // the lane needs no memory for this
+    return -ENOMEM; // the lane needs no memory in this test
 }
 
 TEST_P(RdmaOrdering, ALaneRequestsItInImmModeAlone)
@@ -193,7 +194,7 @@ class Ordering : public testing::Test
 
     void open(const char *profile)
     {
-        pair = nullptr; // softverbs takes no other profile while a device is open
+        pair = nullptr; // softverbs refuses another profile while a device is open
         pair = std::make_unique<RdmaPair>();
         ASSERT_NO_FATAL_FAILURE(pair->open(shape(profile, PVN_RDMA_IMM, 1, 65536, false)));
         verbs_below = pair->rx.v;
@@ -212,7 +213,7 @@ class Ordering : public testing::Test
         char buf[200];
         return pvn_rdma_ordering_text(&o, buf, sizeof(buf));
     }
-    // A registration as a lane in imm mode makes it.
+    // Registers memory as a lane in imm mode does.
     void reg()
     {
         int access = pvn_rdma_ordering_access(&o, true);
@@ -267,7 +268,7 @@ TEST_F(Ordering, OfADeviceThatRefusesItIsRequestedOnce)
     EXPECT_EQ(1, relaxed_calls);
 }
 
-// Failures that have another reason say nothing of the attribute.
+// Failures with another reason do not mean that the attribute is refused.
 TEST_F(Ordering, OtherFailuresAreNotTakenForARefusal)
 {
     for (const char *error : {"ENOMEM", "EINVAL"}) {

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Requests that neither complete nor fail: the lane is dead when the device should have reported
-// long ago, and not before. The lane is given the time, so nothing here waits.
+// Requests that neither complete nor fail: the lane is dead once the device should have reported
+// them long ago, and not before. The test sets the lane's time, so nothing here waits.
 #include "rdma/lane_traffic.h"
 
 namespace
 {
 
 constexpr uint64_t second = 1000000000;
-// Time-out 14 and 7 retries, up to four times as long each, and the margin.
+// Timeout 14 and 7 retries, each up to four times as long, and the margin
 constexpr uint64_t bound = 4 * (UINT64_C(4096) << 14) * 8 + 5 * second;
 
 class Overdue : public testing::Test
@@ -32,8 +32,8 @@ class Overdue : public testing::Test
         }
         ASSERT_NE(nullptr, s);
     }
-    // Does what a comm does: its calls, and the look in between. 0 or -EAGAIN of the last look, or
-    // the lane's error.
+    // Does what a comm does: progress, and the periodic check for overdue requests. Returns the
+    // check's 0 or -EAGAIN, or the lane's error.
     int look(RdmaEnd &end, uint64_t step, uint64_t ready = 0)
     {
         for (int i = 0; i < 64; i++)
@@ -42,7 +42,8 @@ class Overdue : public testing::Test
         now += step;
         return end.lane->ops->overdue(end.lane, now, ready);
     }
-    // Looks until the lane is dead, for twice the bound at most. When, counted from here.
+    // Calls look() until the lane is dead, for twice the bound at most. Returns the time until
+    // then; 0: it is alive.
     uint64_t dies_after(RdmaEnd &end, uint64_t ready = 0)
     {
         uint64_t from = now;
@@ -81,7 +82,7 @@ TEST_P(OverdueMode, ASendThatNeitherCompletesNorFails)
     post();
     ASSERT_EQ(0, sv::command("rule silent die mode=2 qp=0 min_len=64"));
     send();
-    // In imm mode a receiver that has nothing posted would look the same.
+    // In imm mode a receiver without posted receives would look the same.
     expect_dead(p.tx, dies_after(p.tx, GetParam() == PVN_RDMA_IMM ? now : 0));
     EXPECT_EQ(1, sv::lib().sv_rule_fired("silent"));
 }
@@ -91,7 +92,7 @@ TEST_P(OverdueMode, ManyThatCompleteAreNeverOverdue)
     p.open(shape(costly() ? "pvrdma" : "roce", GetParam(), 1, 1 << 20, costly()));
     post();
     send();
-    // The receiver waits for more than that, and its announcement is known to have arrived.
+    // The receiver waits for longer than the bound, and its announcement is known to have arrived.
     pvn_req *more = nullptr;
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, mr_in, &more));
     for (uint64_t until = now + 3 * bound; now < until;) {
@@ -106,7 +107,7 @@ TEST_P(OverdueMode, ManyThatCompleteAreNeverOverdue)
 INSTANTIATE_TEST_SUITE_P(Modes, OverdueMode,
                          testing::Values(PVN_RDMA_RECORD, PVN_RDMA_IMM, PVN_RDMA_SEND));
 
-// The receiver's end: its announcements have no completion of their own while there are few.
+// The receiver's announcements have no completion of their own while there are few.
 TEST_F(Overdue, AnAnnouncementThatNeverArrives)
 {
     p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
@@ -126,12 +127,12 @@ TEST_F(Overdue, AnImmediateWaitsForAReceiverWithoutReceives)
     post();
     for (Deadline wait; wait.left() && !s;)
         ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
-    // The receiver does not look, and its receives run out.
+    // The receiver makes no call, and its receives run out.
     int rc = 0;
     for (uint64_t until = now + 5 * bound; now < until; rc = look(p.tx, second / 2))
         ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << p.tx.lane->err.reason[0];
     EXPECT_EQ(-EAGAIN, rc) << "the peer is to be queried";
-    // It is alive after all.
+    // The receiver is alive after all.
     for (Deadline wait; wait.left() && pvn_engine_pending(p.rx.e);)
         for (RdmaEnd *end : {&p.rx, &p.tx})
             ASSERT_EQ(0, pvn_engine_progress(end->e));
@@ -151,7 +152,7 @@ TEST_F(Overdue, NotWhileNobodyCalls)
     expect_dead(p.tx, dies_after(p.tx));
 }
 
-// As on a machine that has more to do than it can.
+// The calls pause as on an overloaded machine.
 TEST_P(OverdueMode, AlsoWhereTheCallsPauseAgainAndAgain)
 {
     p.open(shape(costly() ? "pvrdma" : "roce", GetParam(), 1, 1 << 20, costly()));

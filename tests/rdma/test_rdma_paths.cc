@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Several queue pairs as paths of which one is slow, in a time of the test's own: it goes on when
-// nothing more happens at the present one, so what is counted here does not depend on the machine.
+// Several queue pairs are paths, of which one is slow. Time is simulated: it advances when nothing
+// more happens at the present time. So the counts do not depend on the machine.
 #include "rdma/lane_traffic.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class Paths : public testing::TestWithParam<Shape>
             hooks->now = nullptr;
     }
 
-    // Each chunk on queue pair k takes ms[k].
+    // Makes each chunk on queue pair k take ms[k].
     void delays(const int (&ms)[QPS])
     {
         const rdma_offer o = offer_of(p.tx.lane);
@@ -77,7 +77,8 @@ class Paths : public testing::TestWithParam<Shape>
         return sv::lib().sv_rule_fired(("path" + std::to_string(k)).c_str());
     }
 
-    // Sends `messages`, DEPTH in flight, ended in order. The ticks that it took.
+    // Sends `messages` messages, with DEPTH in flight and tested in order. Returns the ticks that
+    // it took.
     int ticks()
     {
         const size_t size = GetParam().message;
@@ -109,7 +110,7 @@ class Paths : public testing::TestWithParam<Shape>
                 moved |= d;
                 rt += d;
             }
-            // A look at memory may replace some polls.
+            // Some polls may only read memory.
             still = moved ? 0 : still + 1;
             if (still < 20)
                 continue;
@@ -127,8 +128,8 @@ class Paths : public testing::TestWithParam<Shape>
     }
 };
 
-// One of four is ten times slower: at least 0.7 of the rate of four alike, and it is tried again
-// now and then.
+// One of four paths is ten times slower. The rate is at least 0.7 of that of four equal paths, and
+// the slow path is retried now and then.
 TEST_P(Paths, ASlowOneIsAvoided)
 {
     delays({1, 1, 1, 1});
@@ -140,7 +141,7 @@ TEST_P(Paths, ASlowOneIsAvoided)
     }
     EXPECT_GT(least, most / 2) << "paths that are alike share";
     delays({1, 1, 10, 1});
-    ticks(); // it learns
+    ticks(); // the lane learns the delays
     delays({1, 1, 10, 1});
     const int one_slow = ticks();
     printf("%d ticks, with a slow path %d: %.2f of the rate; chunks %lld %lld %lld %lld\n", alike,
@@ -156,7 +157,7 @@ TEST_P(Paths, ASlowOneIsAvoided)
     EXPECT_NE(nullptr, strstr(text, ", shares ")) << text;
 }
 
-// It is as the others again, and has its share again.
+// A path that has become as fast as the others gets its share again.
 TEST_P(Paths, OneThatIsNoLongerSlowIsUsed)
 {
     delays({1, 1, 10, 1});

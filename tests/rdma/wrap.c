@@ -16,7 +16,7 @@ static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)
     r->chunks_done += n;
     q->signals = q->signals_known = q->signals_taken = n;
     q->shorts.lines = q->shorts.acknowledged = q->shorts.free_from = n;
-    r->ack->seen[k] = htole32(n); /* both ends' */
+    r->ack->seen[k] = htole32(n); /* of both ends */
     r->ack->lines = htole32(n);
 }
 
@@ -29,7 +29,7 @@ void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks)
     r->rx.staged = r->rx.published = r->rx.started = r->tx.next_cts = messages;
     e->stats.msgs = messages;
     if (e->tx) {
-        while (e->tx->fresh < MSG_RING) /* as with so many messages before */
+        while (e->tx->fresh < MSG_RING) /* as after so many messages */
             eng_first_use(e);
         e->tx->next = e->tx->slot_head = messages;
     } else {
