@@ -149,7 +149,7 @@ TEST_P(Contract, AFlushWithSizesOfNothing)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, mh));
 }
 
-// With the protocols LL and LL128, *request is a number when irecv is called. If no request is
+// NCCL calls irecv with a number in *request if the protocol is LL or LL128. If no request is
 // free, it must be NULL on return, because NCCL would take the number for a request.
 class Hint : public Contract
 {
@@ -242,7 +242,7 @@ TEST_P(Contract, AHandleAtAnOddAddress)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
 }
 
-// With PXN each local rank gets a listener, but only one of them gets a connection.
+// If PXN is in use, each local rank gets a listener, but only one of them gets a connection.
 TEST_P(Contract, AListenerThatNobodyConnectsTo)
 {
     Net n(GetParam());

@@ -360,8 +360,8 @@ TEST(Death, AKilledPeerIsReportedAtOnceAndOthersLive)
     f.check();
 }
 
-// With failover, a listener that the child still has counts, too: the peer would take it as proof
-// that the rank is alive and only late.
+// A listener that the child still has counts, too, if failover is on: the peer would take it as
+// proof that the rank is alive and only late.
 class LeftChild : public testing::TestWithParam<const char *>
 {
 };

@@ -716,7 +716,7 @@ int sockets_with_tos(int tos)
 
 TEST(TrafficClass, CommunicatorThenParameterThenNone)
 {
-    // With one stream, a pair has two control sockets and two data sockets in this process.
+    // If a lane has one stream, a pair has two control sockets and two data sockets in this process.
     setenv("NCCL_PVRDMA_TCP_STREAMS", "1", 1);
     {
         Net n(12, 0xb8);

@@ -447,7 +447,7 @@ TEST_F(Stat, ConnectionsThatDoNotComeUp)
     EXPECT_EQ("waiting for the peer's process to call accept", c.text("text"));
     EXPECT_EQ("send", c.text("kind"));
     EXPECT_EQ(0, status) << "nothing is wrong yet";
-    // The same file as it would be half a minute later.
+    // A copy of the file as it would be half a minute later.
     std::string image = read_file(c.of_process("file")), later = dir + "/later.stat";
     for (size_t at = sizeof(pvn_stat_head); at < image.size(); at += sizeof(pvn_stat_row))
         reinterpret_cast<pvn_stat_row *>(image.data() + at)->state_ns -= UINT64_C(31000000000);
