@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Runs pvn-topo as a user does.
+// Functions that run the program pvn-topo and return its exit status and output.
 #ifndef PVN_TESTS_TOPO_CLI_H
 #define PVN_TESTS_TOPO_CLI_H
 
@@ -18,7 +18,7 @@ struct Result {
     std::string out, err;
 };
 
-// In directory dir, with a clean environment but for env ("NAME=VALUE ...").
+// Runs pvn-topo in the directory dir. Its environment has only a few variables and env ("NAME=VALUE ...").
 inline Result run_tool(const std::string &dir, const std::string &args, const std::string &env = "")
 {
     std::string out = dir + "/stdout", err = dir + "/stderr";
@@ -31,7 +31,7 @@ inline Result run_tool(const std::string &dir, const std::string &args, const st
             read_file(err)};
 }
 
-// Sentences are wrapped: any white space counts as one space.
+// Replaces each run of white space by one space, because pvn-topo wraps its sentences.
 inline std::string squeeze(const std::string &text)
 {
     std::istringstream in(text);

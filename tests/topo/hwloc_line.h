@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// hwloc's XML has one element a line.
+// Parses a line of hwloc's XML, which has one element per line.
 #ifndef PVN_TESTS_TOPO_HWLOC_LINE_H
 #define PVN_TESTS_TOPO_HWLOC_LINE_H
 
 #include <string>
 
-// The value of an attribute, "" without it.
+// The value of an attribute; "" if the line does not have it.
 inline std::string attribute(const std::string &line, const std::string &key)
 {
     size_t at = line.find(" " + key + "=\"");

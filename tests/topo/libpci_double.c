@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A libpci whose list has one device: what it answers shows that pvn-topo loaded it. */
+/* A test double of libpci. Its names of devices differ from libpci's own, so output that has one shows that pvn-topo
+ * loaded it. */
 #include <pci/pci.h>
 #include <stdio.h>
 
@@ -10,7 +11,7 @@ struct pci_access *pci_alloc(void)
     return &access;
 }
 
-/* Calls back as the real one does when it looks in other places than its list. */
+/* Calls the log functions, as libpci does if it searches elsewhere than in its list of names. */
 char *pci_lookup_name(struct pci_access *access, char *buf, int size, int flags, ...)
 {
     access->debug("looking\n");

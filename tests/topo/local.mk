@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/topo/: the machine model on built machines, captures and junk.
+# tests/topo/: tests of the machine model with made-up machines, captures of real ones, and damaged input.
 check_LTLIBRARIES += libpvntopotest.la
 libpvntopotest_la_SOURCES = tests/topo/tree.h tests/topo/tree.cc
 libpvntopotest_la_CPPFLAGS = $(TEST_CPPFLAGS)

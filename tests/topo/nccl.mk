@@ -51,7 +51,7 @@ tests_topo_test_inputs_SOURCES = tests/topo/test_inputs.cc tests/topo/cli.h test
 tests_topo_test_inputs_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_inputs_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD)
 
-# A libpci that the command loads; the -rpath makes libtool build a shared object, nothing is installed there.
+# A libpci that the command loads. -rpath makes libtool build a shared object; nothing is installed.
 check_LTLIBRARIES += tests/topo/libpci_double.la
 tests_topo_libpci_double_la_SOURCES = tests/topo/libpci_double.c
 tests_topo_libpci_double_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default

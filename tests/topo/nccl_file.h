@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A machine given as NCCL XML text, loaded up to its pairs.
+// A fixture for a machine described by NCCL XML text: loads the text and computes the pairs of GPUs and NICs.
 #ifndef PVN_TESTS_TOPO_NCCL_FILE_H
 #define PVN_TESTS_TOPO_NCCL_FILE_H
 
@@ -26,7 +26,7 @@ inline const char *env_get(const char *name, void *user)
 
 inline pvn_topo_nccl_env nccl_env(Env vars)
 {
-    static Env kept; // force_merge is borrowed
+    static Env kept; // m points to its force_merge
     kept = vars;
     pvn_topo_nccl_env env;
     pvn_topo_nccl_env_load(&env, env_get, &kept);
@@ -97,7 +97,7 @@ struct NcclFile {
     }
 };
 
-// Pieces of a file.
+// Functions that write the elements of a file.
 inline std::string sys(const std::string &inner)
 {
     return "<system version=\"1\">" + inner + "</system>";

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: schema_check.py SCHEMA [DOCUMENT]...
 # Checks a JSON schema against its metaschema, and documents against the schema, with the jsonschema
-# package. Exit status 0: all valid; 1: something is not, printed; 77: jsonschema is not installed or too
-# old for the schema's dialect.
+# package. Exit status: 0 if all are valid; 1 if one is not, with the reason on standard output; 77 if jsonschema is not
+# installed or too old for the schema's dialect.
 import json
 import sys
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// The folder of collected machine descriptions: $PVN_SHARED, else beside the source tree.
+// Finds the folder of collected machine descriptions: $PVN_SHARED, else ../shared beside the source tree.
 #ifndef PVN_TESTS_TOPO_SHARED_H
 #define PVN_TESTS_TOPO_SHARED_H
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The plugin's shared object carries nothing of the topology library that only pvn-topo needs: no function of the
-# objects that are compiled for libpvntopotool alone. Prints TAP-like lines for tests/run-all.
+# Tests that the plugin's shared object contains no function that only pvn-topo needs, that is, none of the objects that
+# are compiled for libpvntopotool alone. Prints TAP-like lines for tests/run-all.
 # usage: shared_object.sh [SHARED-OBJECT]   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -14,7 +14,7 @@ functions() { nm "$@" 2>/dev/null | awk 'NF == 3 && $2 ~ /^[Tt]$/ { print $3 }' 
 
 carried=$(functions "$so" | grep '^pvn_')
 tools=$(functions "$build"/topo/*/.libs/libpvntopotool_la-*.o | grep '^pvn_')
-# Neither side may be empty or stripped, or the comparison would say nothing.
+# If either list were empty (a stripped object) the comparison would pass without a test.
 for f in pvn_topo_placement_make pvn_topo_load_dir; do
     grep -qx "$f" <<<"$carried" || { echo "not ok $name: $so shows no $f; is it stripped?"; exit 1; }
 done

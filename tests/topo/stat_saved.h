@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Output of pvn-topo --json stat for a job, written by a test.
+// A fixture that writes files as pvn-topo --json stat saves them of the hosts of a job.
 #ifndef PVN_TESTS_TOPO_STAT_SAVED_H
 #define PVN_TESTS_TOPO_STAT_SAVED_H
 
@@ -15,11 +15,11 @@
 struct CommText {
     bool sender;
     int peer;     // rank
-    double stall; // seconds, 0: none
+    double stall; // seconds; 0 if the comm is not stalled
     long messages = 100;
 };
 
-// Rank r is process 100 + r of host n<r / per_host>.
+// Rank r has pid 100 + r, on the host n<r / per_host>.
 class StatJob : public testing::Test
 {
   protected:
@@ -58,7 +58,7 @@ class StatJob : public testing::Test
             text += (i ? ", " : "") + comm(comms[i], static_cast<int>(i) + 1);
         return text + "]}";
     }
-    // Saves the processes of a host; its file's name.
+    // Saves the processes of a host. Returns the file's name with a space before it.
     std::string save(const std::string &name, const std::vector<std::string> &processes)
     {
         std::ofstream f(dir.path + "/" + name);
@@ -76,7 +76,7 @@ class StatJob : public testing::Test
     {
         return squeeze(r.out.substr(0, r.out.find("\n    rank")));
     }
-    // A ring of four in which nothing passes rank 2; left out: the rank whose file is not there.
+    // A ring of four in which nothing passes rank 2. The file of rank left_out is not written.
     std::string ring(int left_out, const std::string &state, double written,
                      const std::string &life = "alive")
     {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo's answers where it once said nothing or the wrong thing: differences of two machines,
-// NICs that are down, devices that NCCL never visits, guests.
+// Tests pvn-topo's answers in cases where an earlier version was silent or wrong: differences of two machines, NICs
+// that are down, devices that NCCL never visits, and guests.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -29,7 +29,7 @@ class Answers : public ::testing::Test
     {
         std::ofstream(dir.path + "/" + name, std::ios::binary) << content;
     }
-    // The tool on the tree.
+    // Runs the tool on the tree.
     std::string out(const std::string &args, const std::string &env = "")
     {
         put("m.tar", t.tar());
@@ -87,7 +87,7 @@ TEST_F(Answers, DiffSeesTheNumberOfNvlinks)
     EXPECT_HAS(tool("diff a.xml b.xml"), "NVLinks 8 -> 56");
 }
 
-// A damaged file's count is cut to an int, as NCCL does it, and added up.
+// The count of NVLinks in a damaged file is cut to an int, as in NCCL, and then added up.
 TEST_F(Answers, DiffAddsUpAnyNumberOfNvlinks)
 {
     const std::string link = nvlink("0000:02:00.0", 2147483647),
@@ -105,7 +105,7 @@ TEST_F(Answers, DiffSeesAttributesThatOneSideLacks)
     EXPECT_HAS(tool("diff b.xml a.xml"), "gpu 0000:01:00.0: stated only in the second: gdr \"1\"");
 }
 
-// A width that NCCL's model makes a negative bandwidth of: all of it is missing.
+// NCCL's model computes a negative bandwidth from this width, so the link counts as having no bandwidth.
 TEST_F(Answers, ALinkOfNegativeWidthIsNobodysAdvice)
 {
     auto pci = [](const char *bus, const char *width, const std::string &below) {
@@ -126,7 +126,7 @@ TEST_F(Answers, ALinkOfNegativeWidthIsNobodysAdvice)
     EXPECT_HAS(tool("--root m.xml pairs"), "NCCL whole (PHB)");
 }
 
-// A real machine's dump against itself without its NVLink lines.
+// Compares a real machine's dump with a copy that has no NVLink lines.
 TEST_F(Answers, DiffOfARealDumpWithoutItsNvlinks)
 {
     std::string whole =
@@ -146,7 +146,7 @@ class Down : public Answers
   protected:
     void SetUp() override
     {
-        // The GPU and a NIC below one switch, the other NIC on the other socket.
+        // The GPU and one NIC are below one switch. The other NIC is on the other socket.
         auto near = t.pcie_switch(t.pci("pci0000:10", "0000:10:01.0", Pci::bridge()),
                                   "0000:11:00.0", 0x12, 2, Pci::bridge());
         t.pci(near[1], "0000:13:00.0", Pci::gpu());
@@ -240,7 +240,7 @@ TEST_F(Answers, TheFileThatIsWrittenLosesNothing)
     EXPECT_EQ(0, run_tool(dir.path, "lint made.xml").status) << tool("lint made.xml");
 }
 
-// As a cloud's file for NCCL_TOPO_FILE: bus ids and nothing else.
+// The NCCL_TOPO_FILE of a cloud provider has bus ids and nothing else.
 TEST_F(Answers, AFileOfBusIdsInventsNothing)
 {
     std::string cpus;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Real machines: the sysfs captures of ../shared/topologies against the facts that its INDEX gives,
-// and hwloc's reading of the same files.
+// Tests the model of real machines: compares the sysfs captures of ../shared/topologies with the facts in its INDEX,
+// and with hwloc's reading of the same files.
 #include "tests/topo/hwloc_line.h"
 #include "tests/topo/tree.h"
 
@@ -27,7 +27,7 @@ static std::string capture_file(const std::string &name)
     return !shared.empty() && fs::exists(path) ? path : "";
 }
 
-// A capture as a tar image in memory; unpack() puts it into a directory for programs that need one.
+// A capture as a tar image in memory. unpack() writes it to a directory, for programs that need one.
 class Capture
 {
   public:
@@ -56,7 +56,7 @@ class Capture
         EXPECT_EQ(pvn_topo_load_tar(image.data(), image.size(), nullptr, &t, &err), 0) << err.text;
         return Topo(t);
     }
-    // The directory above sys/.
+    // Returns the directory that contains sys/.
     std::string unpack()
     {
         std::string command = "tar -C " + dir.path + " -xjf '" + file + "' 2>/dev/null";
@@ -138,7 +138,7 @@ TEST(Captures, EightVectorEnginesAreFound)
     EXPECT_EQ(fn(t, "1a:00.0").class_code >> 8, 0x0207);
     EXPECT_EQ(fn(t, "5f:03.0").link.speed_max_mts, 2500);
     EXPECT_EQ(fn(t, "5f:03.0").link.width_max, 1);
-    // Config files of 64 bytes: not readable, which is not absent.
+    // The config files have 64 bytes, so capabilities are unreadable, not absent.
     EXPECT_EQ(fn(t, "1a:00.0").config.bytes, 64);
     EXPECT_EQ(fn(t, "1a:00.0").config.acs, PVN_TOPO_CAP_NOT_READABLE);
     EXPECT_EQ(fn(t, "1a:00.0").config.ats, PVN_TOPO_CAP_NOT_READABLE);
@@ -184,7 +184,7 @@ TEST(Captures, ADisplayIsNoGpuOnADellR910)
     EXPECT_EQ(t->rdmas[0].pci, pvn_topo_find_pci(t.get(), "43:00.0"));
     EXPECT_EQ(t->nnets, 5);
     EXPECT_EQ(t->cpu.sockets, 4);
-    // No link files on the bridges of this old kernel: unknown, not zero.
+    // This old kernel has no link files for bridges. Their speed is unknown, not zero.
     EXPECT_EQ(fn(t, "40:03.0").link.speed_max_mts, PVN_TOPO_UNKNOWN);
     EXPECT_EQ(fn(t, "40:03.0").kind, PVN_TOPO_PCI_ROOT_PORT);
     EXPECT_EQ(fn(t, "00:1e.0").kind, PVN_TOPO_PCI_BRIDGE);
@@ -251,8 +251,7 @@ struct Seen {
     double gbytes = 0;  // link speed as hwloc computes it from the current values, 0 unknown
 };
 
-// hwloc's XML has one element a line; nesting is counted by the lines that open and close an
-// object.
+// hwloc's XML has one element per line. The lines that open and close an object give the nesting.
 static std::map<std::string, Seen> parse_hwloc(const std::string &xml)
 {
     std::map<std::string, Seen> out;
@@ -298,7 +297,7 @@ static std::map<std::string, Seen> parse_hwloc(const std::string &xml)
     return out;
 }
 
-// Runs lstopo on the root. "" with a reason where it cannot be used.
+// Runs lstopo on the root and returns its XML; "" and a reason if lstopo cannot be used.
 static std::string run_lstopo(const std::string &root, const TempDir &dir, std::string *why)
 {
     std::string out = dir.path + "/hwloc.xml";
@@ -339,7 +338,7 @@ static void compare_with_hwloc(Capture &c, int at_least)
         ASSERT_GE(i, 0) << s.first << " is known to hwloc only";
         const pvn_topo_pci &p = t->pci[i];
         int parent = p.parent;
-        // hwloc knows functions by their entries alone, not by the paths of others.
+        // hwloc knows only functions with an entry of their own, not those that appear in paths alone.
         while (parent >= 0 && seen.count(t->pci[parent].bdf) == 0) {
             parent = t->pci[parent].parent;
         }

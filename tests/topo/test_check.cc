@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Every row of the checks: what makes it OK, WARN, FAIL and UNKNOWN.
+// Tests every row of pvn-topo check: the conditions for OK, WARN, FAIL and UNKNOWN.
 #include "tests/topo/tree.h"
 
 #include <cstring>
@@ -14,7 +14,7 @@ class Checks
     {
         EXPECT_EQ(pvn_topo_run_checks(t.get(), nullptr, 0, &rows), 0);
         for (int i = 0; i < rows.n; i++) {
-            // Each fault comes with a remedy.
+            // Each FAIL has a remedy.
             if (rows.rows[i].level == PVN_TOPO_LEVEL_FAIL) {
                 EXPECT_STRNE(rows.rows[i].remedy, "")
                     << rows.rows[i].id << ": " << rows.rows[i].text;
@@ -31,7 +31,7 @@ class Checks
     {
         pvn_topo_checks_free(&rows);
     }
-    // The first row with that id whose subject contains the text; NULL without one.
+    // The first row with this id whose subject contains the text, or NULL.
     const pvn_topo_check *find(const char *id, const char *subject = "") const
     {
         for (int i = 0; i < rows.n; i++) {
@@ -54,7 +54,7 @@ class Checks
     pvn_topo_checks rows;
 };
 
-// A GPU and a NIC below one switch; every knob of the config space of each.
+// A server with a GPU and a NIC below one switch. The tests change any field of each one's config space.
 struct Server {
     Config gpu, nic, port, up, down;
     std::string group_type = "identity";

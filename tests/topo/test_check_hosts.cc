@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo check --hosts and check of saved files: the odd ones out of many hosts.
+// Tests pvn-topo check --hosts, and check of saved files: both report the hosts that differ from the others.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 namespace
 {
 
-using Facts = std::map<std::pair<std::string, std::string>, std::string>; // "?": not readable
+using Facts = std::map<std::pair<std::string, std::string>, std::string>; // "?" is not readable
 
 class CheckHosts : public testing::Test
 {
@@ -149,7 +149,7 @@ TEST_F(CheckHosts, AnInterfaceThatNotAllHaveAndThoseLeftOutAreNamed)
         << r.out;
 }
 
-// Pods and containers have interfaces without a PCI function, as bonds and VLANs are: four network
+// Interfaces of pods and containers have no PCI function, like bonds and VLANs. The hosts are four network
 // namespaces, one of them with a small MTU.
 TEST_F(CheckHosts, InterfacesWithoutAPciFunctionAreCompared)
 {
@@ -242,7 +242,7 @@ TEST_F(CheckHosts, SavedFilesAndJson)
     EXPECT_EQ(2, run_tool(dir.path, "--hosts a check a.json").status);
 }
 
-// The files that check itself writes of two machines.
+// Compares two machines by the files that check itself writes.
 TEST_F(CheckHosts, MachinesAsTheyAreRead)
 {
     GuestVariant two;
@@ -265,13 +265,14 @@ TEST_F(CheckHosts, MachinesAsTheyAreRead)
     EXPECT_TRUE(says(r, "ODD topology of GPU")) << r.out;
 }
 
-/* Statistics of nobody: else the environment of a process that runs beside this test counts. */
+/* Tests of nccl.conf. They use an empty statistics directory, because check also reads the environment of processes
+ * that use the plugin, and another test may run some. */
 class Conf : public CheckHosts
 {
   protected:
     const std::string nobody = "NCCL_PVRDMA_STATS_DIR=/nonexistent ";
 
-    // Name and value of each fact of the configuration files.
+    // The names and values of the facts that come from configuration files.
     std::map<std::string, std::string> facts(const std::string &doc)
     {
         std::map<std::string, std::string> all;
@@ -338,7 +339,7 @@ TEST_F(Conf, ValuesAreWhatNcclTakesThemFor)
     EXPECT_EQ(0u, all.count("no sign") + all.count("") + all.count("NCCL_C"));
 }
 
-// NCCL puts them into the environment, so the commands go by them; a variable that is set stays.
+// NCCL copies the files' variables into the environment, except those already set. The commands do the same.
 TEST_F(Conf, CommandsGoByThem)
 {
     std::ofstream(dir.path + "/own.conf") << "NCCL_NET=misspelt\nNCCL_IB_DISABLE=1\n"
@@ -355,7 +356,7 @@ TEST_F(Conf, CommandsGoByThem)
     std::ofstream(dir.path + "/guest.tar", std::ios::binary) << vmware_guest({}).tar();
     out = run_tool(dir.path, "--root guest.tar pairs", conf).out;
     EXPECT_NE(std::string::npos, out.find("NCCL_IB_DISABLE is set")) << out;
-    // They are no part of the shell's.
+    // The variables of files are not listed as variables of the shell.
     out = run_tool(dir.path, "--interval 0 --json check", conf).out;
     EXPECT_EQ("misspelt", facts(out)["NCCL_NET"]);
     EXPECT_EQ(1u, facts(out).count("OTHER"));
@@ -364,7 +365,7 @@ TEST_F(Conf, CommandsGoByThem)
     EXPECT_EQ(std::string::npos, out.substr(shell, 100).find("NCCL_NET\"")) << out;
 }
 
-// Only in a mount namespace is /etc one of our own.
+// The test needs a mount namespace to replace /etc.
 TEST_F(Conf, TheUsersFileComesBeforeTheSystems)
 {
     if (std::system("unshare -m sh -c 'mount -t tmpfs pvn-conf /etc' 2>/dev/null") != 0)

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo check of a job's key: can this host use it, and do all hosts have the same one?
+// Tests pvn-topo check of a job's key: whether this host can use it, and whether all hosts have the same one.
 #include <gtest/gtest.h>
 
 #include "config.h"
@@ -23,7 +23,7 @@ class CheckKey : public testing::Test
         write_file(dir.path + "/loose", std::string(40, 'r'), 0640);
         write_file(dir.path + "/short", "r");
     }
-    // No process is looked at, and no home directory.
+    // Neither other processes nor a home directory influence the result.
     std::string env(const std::string &key)
     {
         return "NCCL_PVRDMA_STATS_DIR=" + dir.path + "/none NCCL_CONF_FILE=" + dir.path + "/none" +
@@ -32,12 +32,12 @@ class CheckKey : public testing::Test
     Result check(const std::string &args, const std::string &env)
     {
         Result r = run_tool(dir.path, "--interval 0 " + args, env);
-        // Neither the keys nor parts of them.
+        // The output contains neither the keys nor parts of them.
         for (const char *part : {"rrrr", "oooo"})
             EXPECT_EQ(std::string::npos, (r.out + r.err).find(part));
         return r;
     }
-    // The row of the key, "" for none.
+    // The row about the key; "" if there is none.
     std::string row(const std::string &args, const std::string &env)
     {
         std::string text = squeeze(check(args, env).out);

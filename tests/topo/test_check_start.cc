@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo check of this machine: would the plugin start with these settings, and on which devices?
+// Tests pvn-topo check of this machine: whether the plugin would start with the given settings, and on which devices.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ class CheckStart : public testing::Test
   protected:
     TempDir dir;
 
-    // No process is looked at, and no home directory.
+    // Neither other processes nor a home directory influence the result.
     std::string env(const std::string &more) const
     {
         return "NCCL_PVRDMA_STATS_DIR=" + dir.path + "/none NCCL_CONF_FILE=" + dir.path + "/none " +
@@ -29,7 +29,7 @@ class CheckStart : public testing::Test
     {
         return run_tool(dir.path, args, env(more));
     }
-    // In a network namespace in which these commands were run.
+    // Runs check in a network namespace that the commands have set up.
     Result check_in(const std::string &setup, const std::string &more = "")
     {
         std::ofstream(dir.path + "/go")
@@ -110,7 +110,7 @@ TEST_F(CheckStart, NoDeviceIsAFailure)
         EXPECT_EQ(row.status, r.status) << row.env;
         EXPECT_EQ("", r.err);
     }
-    // TCP takes the place of an RDMA library that is named and is not there.
+    // If the RDMA library that is named does not exist the plugin uses TCP.
     Result r = check("NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=/nowhere/libibverbs.so");
     EXPECT_SAYS(squeeze(r.out), "WARN interfaces devices: ");
     EXPECT_SAYS(squeeze(r.out), "/nowhere/libibverbs.so");
@@ -126,11 +126,11 @@ TEST_F(CheckStart, AdaptersAreOpenedInAProcessOfTheirOwn)
     ASSERT_EQ(0, mkdir(sys.c_str(), 0755));
     Result r = check(adapters, "--interval 0 --all check");
     EXPECT_SAYS(squeeze(r.out), "OK interfaces vmw_pvrdma0: the plugin uses it");
-    // The port is not there: TCP is.
+    // The range excludes the only port, so the plugin uses TCP.
     r = check(adapters + "NCCL_IB_ADDR_RANGE=foo", "--interval 0 --all check");
     EXPECT_SAYS(squeeze(r.out), "settings environment: no RDMA port is used: NCCL_IB_ADDR_RANGE");
     EXPECT_SAYS(squeeze(r.out), "OK interfaces lo: the plugin uses it");
-    // softverbs ends the process.
+    // softverbs ends its process if this variable is wrong.
     r = check(adapters + "PVN_SOFTVERBS_SET=nonsense");
     EXPECT_SAYS(squeeze(r.out), "FAIL interfaces devices: the process that looked for devices was "
                                 "ended by ");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The command line: every command's output against a golden text, bad input, exit statuses.
-// PVN_UPDATE_GOLDEN=1 writes the golden texts again; read the difference before you commit it.
+// Tests the command line of pvn-topo: the output of every command against a golden text, bad input, and exit statuses.
+// PVN_UPDATE_GOLDEN=1 rewrites the golden texts; read the difference before you commit it.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 namespace
 {
 
-// A directory with the machines that the tests speak of.
+// A directory with the machines that the tests use.
 class Cli : public ::testing::Test
 {
   protected:
@@ -239,8 +239,8 @@ TEST_F(Cli, BashCompletesCommandsOptionsAndValues)
     EXPECT_EQ(Documented(run("--help=all").out), Completed("pvn-topo --"));
 }
 
-// The outputs that a page shows: each line of an example is printed, in that order, without anything left
-// out where it does not say so. An example that names no machine is of the guest.
+// Compares pvn-topo's output with the examples in pages for users. Each line of an example must be printed, in that
+// order; lines are left out only at "...". An example that names no file is of the guest.
 class Page : public Cli, public ::testing::WithParamInterface<std::pair<const char *, int>>
 {
 };
@@ -320,7 +320,7 @@ TEST_F(Cli, ParamsAreThePluginsTable)
               run("params", env).out.find("NCCL_IB_FIFO_TC=46    [no effect]\n"));
 }
 
-// An option that has effect on one side is no mistake because the other one is a file.
+// --nics is valid if one of the two machines can use it, even if the other one is a file.
 TEST_F(Cli, DiffTakesNicsForTheMachineOfTheTwo)
 {
     Result r = run("--nics all diff guest.tar two-switches.xml");
@@ -329,7 +329,7 @@ TEST_F(Cli, DiffTakesNicsForTheMachineOfTheTwo)
     EXPECT_EQ(2, r.status);
 }
 
-// Before any file is opened for writing.
+// A wrong command line is refused before any file is opened for writing.
 TEST_F(Cli, WatchWithoutEffectLeavesTheFile)
 {
     put("kept", "as it was");
@@ -338,7 +338,7 @@ TEST_F(Cli, WatchWithoutEffectLeavesTheFile)
     EXPECT_EQ("as it was", read_file(dir->path + "/kept"));
 }
 
-// NCCL_NET_PLUGIN is a list, and "none" is a word of its own.
+// NCCL_NET_PLUGIN is a list, in which "none" has a meaning of its own.
 TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
 {
     const std::string file = PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
@@ -357,7 +357,7 @@ TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
     }
 }
 
-// pip and archives put it where the loader does not look.
+// pip and archives install the plugin outside the loader's path.
 TEST_F(Cli, CheckSaysWhereAPluginLiesThatTheLoaderDoesNotFind)
 {
     const std::string name = "libnccl-net-pvrdma.so", from = PVN_BUILDDIR "/.libs/" + name;
@@ -395,7 +395,7 @@ TEST_F(Cli, CheckSaysWhereAPluginLiesThatTheLoaderDoesNotFind)
     }
 }
 
-// NCCL takes the network of that name, in any case, or ends.
+// NCCL uses the network with that name, compared without case, or fails.
 TEST_F(Cli, CheckLooksAtTheNameOfTheNetwork)
 {
     const std::string plugin =
@@ -466,7 +466,7 @@ TEST_F(Cli, ATopologyFileChangesTheGuest)
     EXPECT_EQ(0, run("lint made.xml").status);
 }
 
-// NCCL detects the machine where it cannot open the file; so an old variable does not hide it.
+// NCCL detects the machine if it cannot open the file, and so does pvn-topo, with a note.
 TEST_F(Cli, AVariableWhoseFileIsGoneIsNoted)
 {
     const std::string env = "NCCL_TOPO_FILE=/nonexistent/x.xml";
@@ -502,7 +502,7 @@ TEST_F(Cli, OutputFilesAndStandardInputWork)
     EXPECT_EQ(0, run("lint - <two-switches.xml").status);
 }
 
-// A machine's description in place, and nothing lost by a word that is wrong.
+// A description may be rewritten in place, and a failed command keeps the old file.
 TEST_F(Cli, TheOutputFileMayBeAnInputAndIsKeptWhenNothingComes)
 {
     const std::string xml = run("--root two-switches.xml --xml dump").out;
@@ -515,7 +515,7 @@ TEST_F(Cli, TheOutputFileMayBeAnInputAndIsKeptWhenNothingComes)
     EXPECT_EQ(xml, read_file(dir->path + "/same.xml"));
     EXPECT_EQ(3, run("--root nowhere -o new.xml dump").status);
     EXPECT_FALSE(fs::exists(dir->path + "/new.xml"));
-    // The file that the environment names for NCCL already is not one to read before it is made.
+    // NCCL_TOPO_FILE names the file that this command makes. Its absence is no error.
     r = run("--xml -o new.xml dump", "NCCL_TOPO_FILE=new.xml");
     EXPECT_EQ(0, r.status) << r.err;
     EXPECT_EQ(run("--xml dump").out, read_file(dir->path + "/new.xml"));
@@ -529,7 +529,7 @@ TEST_F(Cli, TheOutputFileMayBeAnInputAndIsKeptWhenNothingComes)
     EXPECT_EQ(2, run("-o again.tar gather other.tar").status);
 }
 
-// Who types the name alone sees the machine, and which commands come next.
+// Without arguments pvn-topo shows the machine and the commands to use next.
 TEST_F(Cli, AloneItSaysWhatItSeesAndWhatToDoNext)
 {
     Result r = run("");
@@ -544,7 +544,7 @@ TEST_F(Cli, AloneItSaysWhatItSeesAndWhatToDoNext)
     EXPECT_GE(24, n);
 }
 
-// Root may remove what is in /dev: a file that was there before stays there.
+// Root may remove files in /dev. An output that existed before must stay.
 TEST_F(Cli, WhatCannotBeWrittenIsNotRemoved)
 {
     fs::create_symlink("/dev/full", dir->path + "/full");
@@ -556,7 +556,7 @@ TEST_F(Cli, WhatCannotBeWrittenIsNotRemoved)
     }
     for (const char *args : {"--help", "--version", "params"})
         EXPECT_EQ(3, run(std::string(args) + " >/dev/full; exit; :").status) << args;
-    // The first look that cannot be written is the last one.
+    // --watch ends with the first output that cannot be written.
     Result r = run("--watch=0.1 -o full stat", "NCCL_PVRDMA_STATS_DIR=.");
     EXPECT_EQ(3, r.status);
     EXPECT_EQ("pvn-topo: full: cannot be written: No space left on device\n", r.err);
@@ -576,9 +576,8 @@ TEST_F(Cli, SvgNeedsDotAndSaysSo)
     EXPECT_NE(std::string::npos, r.out.find("mlx5_0"));
 }
 
-// Every name that a document has must be in the schema, and everything the schema requires in the
-// document: a small check of our own schema language subset (type, required, properties, items,
-// enum).
+// Checks that every name in a document is in the schema, and that the document has every name that the schema
+// requires. It knows the part of the schema language that our schema uses (type, required, properties, items, enum).
 void conforms(json_t *value, json_t *schema, json_t *root, const std::string &where)
 {
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
@@ -648,7 +647,7 @@ TEST_F(Cli, JsonConformsToTheSchema)
         conforms(doc, schema, schema, args);
         json_decref(doc);
     }
-    // And of a process of the plugin: this one.
+    // The last document is of a process of the plugin: this one.
     pvn_params params = *pvn_params_get();
     snprintf(params.stats_dir, sizeof(params.stats_dir), "%s/stats", dir->path.c_str());
     pvn_params_override(&params);
@@ -673,7 +672,7 @@ TEST_F(Cli, JsonConformsToTheSchema)
     json_decref(schema);
 }
 
-// Connections have adapters, but there is no /sys.
+// The connections name adapters, but the machine has no /sys.
 TEST_F(Cli, StatSaysThatNoAdapterCanBeRead)
 {
     Tree bare;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Every NCCL topology file of the collection against the facts that its INDEX states: NUMA nodes,
-// switches, GPUs, NICs and the nearest NIC's class. The INDEX was computed by other code.
+// Tests every NCCL topology file of the collection against the facts in its INDEX, which other code computed: NUMA
+// nodes, switches, GPUs, NICs and the class of the nearest NIC.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -127,7 +127,7 @@ TEST_F(Corpus, CountsAndNearestClassesAreThoseOfTheIndex)
         EXPECT_EQ(row.numa, t->n_cpus);
         EXPECT_EQ(row.switches, partial ? 0 : switches);
         EXPECT_EQ(row.gpus, t->n_gpus);
-        // NICs of one bus id, of which one file has two, are one to NCCL.
+        // NCCL counts NICs with the same bus id as one. One file has two such NICs.
         EXPECT_EQ(row.nics - (row.notes.find("two NICs") != std::string::npos), nics);
         EXPECT_EQ(row.nets >= 0 ? row.nets : row.nics, t->n_nets);
         std::map<std::string, int> nearest;
@@ -154,7 +154,7 @@ std::string written(const pvn_topo_ndoc *doc)
     return result;
 }
 
-// Every node with its attributes in order, as one text: what a reader made of a file.
+// The document as text: every node with its attributes, in order.
 std::string flat(const pvn_topo_ndoc_node *node, int level)
 {
     std::string text = std::to_string(level) + " " + node->name;

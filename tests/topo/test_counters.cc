@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The counters of adapters: which are read, what grew between two looks, and what is said of each.
+// Tests the counters of adapters: which ones are read, which grew between two samples, and the sentence about each.
 #include <gtest/gtest.h>
 #include <linux/ethtool.h>
 #include <net/if.h>
@@ -59,11 +59,11 @@ struct Rows : pvn_topo_checks {
     }
 };
 
-// A driver with the statistics that a test gives it.
+// A network driver that reports the statistics of a test.
 struct FakeDriver {
     std::vector<std::pair<std::string, uint64_t>> stats;
     std::string ifname = "eth0";
-    size_t shown_names = SIZE_MAX; // other than counted: a queue went in between
+    size_t shown_names = SIZE_MAX; // differs from the count if a queue went away
     int calls = 0;
     pvn_topo_ethtool ethtool{call, this};
 
@@ -96,7 +96,7 @@ struct FakeDriver {
     }
 };
 
-// A machine on disk whose counters a test changes between looks.
+// A machine on disk whose counters the tests change between two samples.
 class Counters : public ::testing::Test
 {
   protected:
@@ -113,7 +113,7 @@ class Counters : public ::testing::Test
                   {{0, "0000:0000:0000:0000:0000:ffff:0a00:0001", "RoCE v2", "eth0"}});
         tree.file("/proc/version", "Linux version 6.1.0 (build@host)\n");
     }
-    // Writes the machine; afterwards set() changes files.
+    // Writes the machine to disk. set() changes files only after this call.
     void ready()
     {
         tree.write_dir(dir.path);
@@ -121,7 +121,7 @@ class Counters : public ::testing::Test
     }
     void set(const std::string &path, const std::string &value)
     {
-        // As a user of the class directories sees it, through their links.
+        // The path leads through the links of the class directories.
         std::string full = dir.path + path;
         ASSERT_EQ(0, std::system(("mkdir -p \"$(dirname '" + full + "')\"").c_str()));
         std::ofstream(full) << value << "\n";
@@ -170,14 +170,14 @@ TEST(CounterTable, EveryRowIsWholeAndFound)
         EXPECT_GT(strlen(t[i].remedy), 20u) << name;
         EXPECT_LT(strlen(t[i].remedy), sizeof(pvn_topo_check::remedy)) << name;
         EXPECT_LT(name.size(), static_cast<size_t>(ETH_GSTRING_LEN)) << name;
-        // No row hides a later one.
+        // No earlier row matches the name, too.
         for (char &c : name)
             c = c == '#' || c == '*' ? '7' : c;
         EXPECT_EQ(&t[i], pvn_topo_counter_find(t[i].source, name.c_str())) << name;
     }
 }
 
-// The kernel's other counters count traffic or objects.
+// The kernel's other counters are of traffic or objects, not of faults.
 TEST(CounterTable, TrafficIsNoFault)
 {
     for (const char *name : {"lifespan", "port_xmit_data", "rx_write_requests", "active_qps",
@@ -191,7 +191,7 @@ TEST(CounterTable, TrafficIsNoFault)
 
 TEST_F(Counters, WhatGrowsIsNamedWithItsMeaningAndRemedy)
 {
-    // Some counters of each driver that differ in name; rxe's are those of its rxe_hw_counters.
+    // A few counters of each driver, under the driver's names. rxe's come from its rxe_hw_counters.
     const struct {
         const char *dir, *name, *means, *remedy;
     } all[] = {
@@ -262,7 +262,7 @@ TEST_F(Counters, WhatWasCountedBeforeIsOnlyMentioned)
         << once.all();
 }
 
-// The driver was loaded again between the looks, and a counter appeared.
+// Between the samples the driver was reloaded, and a counter appeared.
 TEST_F(Counters, ANewStartIsNoGrowth)
 {
     ready();
@@ -298,7 +298,7 @@ TEST_F(Counters, OneThatStandsAtItsEndIsUnknown)
 TEST_F(Counters, WithoutAnyItIsUnknown)
 {
     ready();
-    // Old kernels without a performance agent; junk; a number beyond 64 bits.
+    // The values are of an old kernel without a performance agent, junk, and a number beyond 64 bits.
     set(port + "counters/symbol_error", "N/A (no PMA)");
     set(port + "counters/link_downed", "-1");
     set(port + "hw_counters/out_of_sequence", "99999999999999999999999");
@@ -326,7 +326,7 @@ TEST_F(Counters, PvrdmaHasNoneItsVmxnet3Has)
                                    ? pvn_topo_find_net(topo.get(), "ens192")
                                    : 0]
                         .name;
-    // As vmxnet3 has them: indented, and the same names for each queue.
+    // vmxnet3 indents the names and repeats them for each queue.
     driver.stats = {{"Rx Queue#", 0},           {"  ucast pkts rx", 900}, {"  pkts rx OOB", 3},
                     {"Rx Queue#", 1},           {"  pkts rx OOB", 4},     {"     err", 1},
                     {"  rx buf alloc fail", 0}, {"tx timeout count", 0}};
@@ -359,7 +359,7 @@ TEST_F(Counters, PrioritiesAreKeptApartAndQueuesAddedUp)
                     {"rx_queue_11_drops", 6},
                     {"rx_discards_phy", 2},
                     {"rx_prio_pause", 1},
-                    // A name that fills its field has no end there.
+                    // A name that fills its field has no terminating zero.
                     {"a_name_of_just_thirty-two_bytes_", 1}};
     Look first, second;
     Rows rows;
@@ -408,7 +408,7 @@ TEST_F(Counters, OnlyWhatIsNamed)
     tree.link("/sys/devices/virtual/net/vlan5/lower_eth1",
               "../../../pci0000:17/0000:18:00.0/net/eth1");
     tree.net("lo", "", {{"type", "772"}});
-    // A card of two ports that count by port.
+    // A card with two ports, each of which has counters of its own.
     std::string two = tree.pci("pci0000:17", "0000:19:00.0", Pci::nic());
     tree.rdma("mlx4_0", two, "InfiniBand", {});
     tree.file("/sys/devices/" + two + "/infiniband/mlx4_0/ports/2/state", "4: ACTIVE\n");
@@ -434,7 +434,8 @@ TEST_F(Counters, OnlyWhatIsNamed)
     }
 }
 
-// Chelsio and older drivers count by device; where both are shown they are the same numbers.
+// Chelsio and older drivers count per device, not per port. If both are shown they have the same numbers, so the
+// device's are ignored.
 TEST_F(Counters, OfTheDeviceWhereThePortHasNone)
 {
     ready();
@@ -448,7 +449,7 @@ TEST_F(Counters, OfTheDeviceWhereThePortHasNone)
     EXPECT_STREQ("ip6InDiscards", both.list[0].counters[0].name);
 }
 
-// The kernel itself: a pair of virtual interfaces names its other end among its statistics.
+// Reads the running kernel: a veth interface has the index of its peer among its statistics.
 TEST(Ethtool, ReadsWhatTheKernelHas)
 {
     std::string why = pvn_test::in_netns([] {
@@ -473,7 +474,7 @@ TEST(Ethtool, ReadsWhatTheKernelHas)
         GTEST_SKIP() << why;
 }
 
-// The command looks twice: the counter is changed as soon as it has been read.
+// The command takes two samples. The test changes the counter as soon as the first has been read.
 TEST_F(Counters, TheCommandSeesItGrow)
 {
     ready();
@@ -515,7 +516,7 @@ TEST_F(Counters, TheCommandLooksOnceWhereNothingCanChange)
               squeeze(once.out).find("mlx5_0 port 1: 1 read once, so growth was not looked for; "
                                      "since it was loaded: out_of_sequence 31"))
         << once.out << once.err;
-    // A capture has the counters, and no second look.
+    // A capture has one sample of the counters and no second one.
     ASSERT_EQ(0, run_tool(dir.path, "--root . gather machine.tar").status);
     Result tar = run_tool(dir.path, "--root machine.tar --all --interval 60 check");
     EXPECT_NE(std::string::npos, squeeze(tar.out).find("eth0: 1 read once")) << tar.out << tar.err;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Distances: the classes on known machines, and random trees against a path finder that knows
-// nothing of how the tree is stored.
+// Tests distances: the classes on known machines, and random trees against a path finder that does not use the
+// library's representation.
 #include "tests/topo/tree.h"
 
 #include <cstring>
@@ -66,7 +66,7 @@ TEST(Distance, AHypervisorHidesDistancesBetweenItsDevices)
     EXPECT_EQ(d.smi, PVN_TOPO_SMI_PIX);
     EXPECT_EQ(d.trust, PVN_TOPO_TRUST_PRESENTED);
 
-    // A KVM guest that shows a switch: the hypervisor's word, and marked as such.
+    // In a KVM guest that shows a switch the distance is marked as presented by the hypervisor.
     Tree kvm = server8x8(false, false);
     kvm.dmi("QEMU", "Standard PC");
     kvm.cpus("GenuineIntel", 6, 143, true);
@@ -112,8 +112,8 @@ TEST(Distance, NoPlaceAndNoIndex)
 
 // ---- random trees
 
-// The oracle keeps its own picture: a graph of components with unlabelled edges, and for each the
-// kind of box it is. A switch is one box however many ports it has.
+// A component of the reference model, which is a graph with unlabelled edges. A switch is one component, whatever
+// the number of its ports.
 struct Box {
     enum { Root, Port, Switch, Device } what;
     int above; // -1 for a root
@@ -147,7 +147,7 @@ struct Random {
         boxes.push_back(b);
         return (int)boxes.size() - 1;
     }
-    // Something behind the port at path: a device, a device with two functions, or a switch.
+    // Adds one thing behind the port at path: a device, a device with two functions, or a switch.
     void fill(const std::string &path, int above, int depth, int numa)
     {
         unsigned bus = next_bus++;
@@ -199,7 +199,7 @@ struct Random {
             }
         }
     }
-    // Boxes from a box up to its root.
+    // The boxes on the path from a box up to its root.
     std::vector<int> chain(int b)
     {
         std::vector<int> out;

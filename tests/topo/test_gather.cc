@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A gathered machine reads like the machine, and shows nothing that names it.
+// Tests pvn-topo gather: the file that it writes reads like the machine and contains nothing that identifies it.
 #include "tests/topo/tree.h"
 
 #include <cerrno>
@@ -46,7 +46,7 @@ static Topo load_image(const std::string &image)
     return Topo(t);
 }
 
-// A root that costs one file: most tests need no directory of thousands.
+// Writes the tree as one tar file, which is cheaper than a directory of thousands of files.
 static std::string as_tar(const Tree &tree, const TempDir &dir)
 {
     std::string path = dir.path + "/in.tar";
@@ -55,7 +55,7 @@ static std::string as_tar(const Tree &tree, const TempDir &dir)
     return path;
 }
 
-// The whole model as text, one fact a line; the secrets can be left out.
+// The whole model as text, one fact per line. Identifying facts are left out if addresses is false.
 static std::string describe(const Topo &t, bool addresses)
 {
     std::ostringstream o;
@@ -207,7 +207,7 @@ TEST(Gather, SameModelWithAddressesKept)
     }
 }
 
-// NCCL looks at the names alone, so what the entries are is left to Broadcom's driver.
+// NCCL reads only the names of the entries, so entries of any type that Broadcom's driver makes are kept.
 TEST(Gather, LinksOfSwitchesAreKeptWhateverTheirEntriesAre)
 {
     const std::string links = "/sys/kernel/pci_switch_link/virtual_switch_links/0000:0";
@@ -238,7 +238,7 @@ TEST(Gather, SameModelWithoutAddresses)
     Topo before = load_dir(root), after = load_image(gather(root, 0));
     EXPECT_EQ(describe(after, false), describe(before, false));
 
-    // Stand-ins keep what the checks look at: equality and kind.
+    // Replacements keep the properties that the checks use: equality and kind.
     int a = pvn_topo_find_net(after.get(), "ens1"), b = pvn_topo_find_net(after.get(), "ens2");
     EXPECT_STREQ(after->nets[a].address, after->nets[b].address);
     EXPECT_STRNE(after->nets[a].address, "b8:ce:f6:12:34:56");
@@ -299,7 +299,7 @@ TEST(Gather, IsSmallAndAPlainTarFile)
     EXPECT_NE(slurp(path + ".list").find("pvn-topo-gather/sys/bus/pci/devices/10000:01:00.0"),
               std::string::npos);
 
-    // And what tar unpacks is the same machine again.
+    // The files that tar unpacks are the same machine.
     command = "mkdir " + dir.path + "/x && tar -C " + dir.path + "/x -xf " + path;
     ASSERT_EQ(system(command.c_str()), 0);
     EXPECT_EQ(describe(load_dir(dir.path + "/x/pvn-topo-gather"), true), describe(t, true));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Guests whose layout comes from elsewhere: hints, a host's dump, esxcli, and what to do on the
+// Tests guests whose layout comes from another source (hints, a host's dump, esxcli), and the remedies to apply on the
 // host.
 #include "tests/topo/tree.h"
 
@@ -280,7 +280,7 @@ TEST(Merge, BySerialNumberAndAddress)
 
     ASSERT_EQ(merge(g, h, &error), 0) << error;
     EXPECT_EQ(g->merged, (unsigned)PVN_TOPO_MERGED_HOST) << "nothing was matched by order";
-    // GPU i of the guest is 3 - i of the host, NIC likewise.
+    // GPU i of the guest is GPU 3 - i of the host. NICs have the same order.
     const pvn_topo_pci &gpu0 = g->pci[pvn_topo_find_pci(g.get(), "01:00.0")];
     EXPECT_EQ(gpu0.numa, 1);
     EXPECT_STREQ(g->pci[gpu0.parent].bdf, "ffff:52:00.0") << "a copy of the host's 0000:52:00.0";
@@ -458,7 +458,7 @@ TEST(Esxcli, OutputThatIsNotEsxclisIsRefusedWithItsLine)
     EXPECT_NE(error.find("esx.txt:2: Vendor ID"), std::string::npos) << error;
     load_esx(esx_host() + esx_host(), &rc, &error);
     EXPECT_NE(error.find("listed before"), std::string::npos) << error;
-    // Two bridges that claim each other's bus do not close to a loop.
+    // Two bridges that claim each other's bus must not become a loop.
     Topo t = load_esx(esx_block("0000:01:00.0", "0x0604", "0x1", "0x1", 2, "PCI 0:2:0:0", "0") +
                           esx_block("0000:02:00.0", "0x0604", "0x1", "0x1", 1, "PCI 0:1:0:0", "0"),
                       &rc, &error);

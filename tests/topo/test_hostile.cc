@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Roots that mean harm, or are merely broken: loops, dangling links, links out of the root, pipes,
-// junk, too many of everything. Each ends in an error with a sentence, or in a model with a note.
+// Tests malicious and broken roots: loops, dangling links, links out of the root, pipes, junk, too many of everything.
+// Each gives an error with a sentence, or a model with a note.
 #include "tests/topo/tree.h"
 
 #include <cerrno>
@@ -19,7 +19,7 @@
 
 namespace fs = std::filesystem;
 
-// ---- resolution, alike in both stores
+// ---- resolution of paths, the same in both stores
 
 class Store
 {
@@ -169,7 +169,7 @@ TEST(Dir, NothingOutsideTheRootIsRead)
     TempDir outside, dir;
     const char canary[] = "CANARY";
 
-    // A machine outside, and links to it at every level of the one inside.
+    // A machine outside the root, and links to it from every level inside.
     for (const char *f :
          {"class", "vendor", "numa_node", "driver", "config", "state", "0", "mtu", "type"}) {
         std::ofstream(outside.path + "/" + f) << canary;
@@ -240,7 +240,7 @@ TEST(Hostile, PathsThatContradictEachOther)
 {
     Tree t;
 
-    // A above B in one path, B above A in the other; and a path that visits A twice.
+    // A is above B in one path and B above A in the other. A third path visits A twice.
     t.link("/sys/bus/pci/devices/0000:02:00.0",
            "../../../devices/pci0000:00/0000:01:00.0/0000:02:00.0");
     t.file("/sys/devices/pci0000:00/0000:01:00.0/0000:02:00.0/class", "0x060400\n");
@@ -359,7 +359,7 @@ TEST(Hostile, NotesAreBounded)
     EXPECT_EQ(m->notes_dropped, 136);
 }
 
-// ---- roots and tar files that are none
+// ---- files that are neither roots nor tar files
 
 TEST(Root, ARootThatIsNoneIsNamed)
 {
@@ -427,7 +427,7 @@ TEST(Tar, DamagedBytesAreSurvived)
         int rc;
 
         for (int i = 0; i < 20; i++) {
-            // Damage to contents only: headers are guarded by their checksums.
+            // The damage is to contents only, because checksums protect the headers.
             size_t at = rng() % bad.size();
 
             if (bad[at] != '\0' && memcmp(&bad[at / 512 * 512 + 257], "ustar", 5) != 0) {

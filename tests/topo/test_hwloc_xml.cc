@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The machines that hwloc's users collected (../shared/topologies/hwloc-xml), rebuilt as sysfs
-// trees: hwloc's nesting of objects is a second opinion on every GPU-NIC pair. And small files in the
-// forms that hwloc's own exporter has, in which nothing that pvn-topo shows may be lost unsaid.
+// Tests the machines that hwloc's users collected (../shared/topologies/hwloc-xml), rebuilt as sysfs trees: hwloc's
+// nesting of objects must agree with the distance of every GPU-NIC pair. Tests small files in the forms that hwloc
+// exports, too: pvn-topo reports everything that such a file lacks.
 #include "tests/topo/cli.h"
 #include "tests/topo/hwloc_line.h"
 #include "tests/topo/tree.h"
@@ -21,7 +21,7 @@ extern "C" {
 
 namespace fs = std::filesystem;
 
-// An object that is open while the file is read, and its place among the others.
+// An object of the file whose end has not been read yet.
 struct Object {
     std::string type;
     std::string bdf; // of a PCI bridge or device
@@ -82,7 +82,7 @@ static Machine parse(const std::string &path)
     return m;
 }
 
-// The sysfs tree with the same functions below the same bridges.
+// Builds the sysfs tree with the same functions below the same bridges.
 static Tree rebuild(const Machine &m)
 {
     std::map<std::string, std::string> path;
@@ -95,7 +95,7 @@ static Tree rebuild(const Machine &m)
 
         for (const Object &o : f.second.above) {
             if (o.type == "Bridge" && o.bdf.empty()) {
-                // Root buses are distinguished by the number of the object.
+                // The number of the host bridge's object makes the root bus unique.
                 char name[32];
 
                 snprintf(name, sizeof name, "pci%04x:%02x", 0x4000 + o.number / 256,
@@ -103,7 +103,7 @@ static Tree rebuild(const Machine &m)
                 root = name;
             }
         }
-        // Without a host bridge (a guest that shows none) every function is a root bus of its own.
+        // If a guest shows no host bridge every function gets a root bus of its own.
         if (root == "pci0000:00") {
             root = "pci" + f.first.substr(0, f.first.find(':') + 3);
         }
@@ -125,8 +125,7 @@ static Tree rebuild(const Machine &m)
     return t;
 }
 
-// The class by hwloc's objects alone: what is the innermost object that both hang on, and how many
-// switches are on the two paths up to it. A bridge is a port; the ports of a switch come in pairs.
+// The class by hwloc's objects alone: the type of the innermost object that contains both functions.
 static pvn_topo_smi_class by_nesting(const Function &a, const Function &b)
 {
     const Object *common = nullptr;
@@ -179,7 +178,7 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
             pvn_topo_smi_class want = by_nesting(a.second, b.second);
             pvn_topo_distance d;
 
-            // Ends of traffic: GPUs and NICs.
+            // Only pairs of a GPU or NIC with a NIC are compared.
             if (a.first == b.first || !is_nic(b.second) ||
                 (!is_nic(a.second) && pvn_topo_gpu_of_pci(t.get(), ia) < 0)) {
                 continue;
@@ -190,7 +189,7 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
                 EXPECT_TRUE(d.smi == PVN_TOPO_SMI_PIX || d.smi == PVN_TOPO_SMI_PXB)
                     << a.first << " " << b.first << ": " << d.reason;
             } else if (want == PVN_TOPO_SMI_UNKNOWN) {
-                // One of them hangs above all nodes.
+                // One of them is not below a single NUMA node.
                 EXPECT_TRUE(d.smi == PVN_TOPO_SMI_UNKNOWN ||
                             (m.nodes == 1 && d.smi == PVN_TOPO_SMI_NODE) ||
                             d.smi == PVN_TOPO_SMI_PIX)
@@ -223,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
 namespace
 {
 
-// A file of hwloc with these objects in its machine, whose CPUs are 0 to 7.
+// A file of hwloc for a machine with CPUs 0 to 7 and these objects.
 std::string hwloc(const std::string &objects, const std::string &version = "2.0",
                   const std::string &behind = "")
 {
@@ -240,7 +239,7 @@ std::string node(int id, const std::string &cpus, const std::string &more = "")
            "\" nodeset=\"" + (id ? "0x00000002" : "0x00000001") + "\" " + more + "/>\n";
 }
 
-// A host bridge with a function, which has these devices.
+// A host bridge with one function, which has these OS devices.
 std::string function(const std::string &bdf, const std::string &type, const std::string &devices,
                      const std::string &link = "15.753846", bool bridge = true)
 {
@@ -295,7 +294,7 @@ TEST_F(HwlocFile, NodesHaveTheirCpus)
     EXPECT_HAS(r.out, "affinity=\"0000000f,00000000,00000007\"");
 }
 
-// HBM and a GPU's memory are nodes beside the one that the kernel gives their devices.
+// HBM and GPU memory are NUMA nodes of their own, other than the node that the kernel gives the devices.
 TEST_F(HwlocFile, MemoryBesideANodeIsNotTheNodeOfDevices)
 {
     std::string nic = function("0000:02:00.0", nic_ids, device("eth0", "2", {}));
@@ -309,7 +308,7 @@ TEST_F(HwlocFile, MemoryBesideANodeIsNotTheNodeOfDevices)
         EXPECT_HAS(r.out, "NUMA node 1: memory only");
         EXPECT_HAS(r.out, "numa 0");
     }
-    // Two nodes of half a package each: the device is near both.
+    // Each of two nodes is half a package, and the device is near both.
     std::string xml =
         hwloc("<object type=\"Package\" " + std::string(both_nodes) + ">\n" +
               "<object type=\"Group\" cpuset=\"0x0000000f\" nodeset=\"0x00000001\">\n" +
@@ -366,7 +365,7 @@ TEST_F(HwlocFile, NamesOfGpusAndKindsOfCpus)
     EXPECT_HAS(run(hwloc(all), "dump").out, "GPU NVIDIA A100");
     EXPECT_HAS(run(hwloc(all), "--json dump").out, "\"cpu\": \"Neoverse-V2\"");
     EXPECT_HAS(run(hwloc(all), "--xml dump").out, "arch=\"arm64\"");
-    // Version 3 has the architecture behind everything; it alone is known of some machines.
+    // Version 3 has the architecture at the file's end. For some machines nothing else is known of the CPU.
     std::string bare = node(0, "0x000000ff") + function("0000:01:00.0", gpu_ids, "");
     for (const char *arch : {"aarch64", "x86_64"}) {
         std::string info = "<info name=\"Architecture\" value=\"" + std::string(arch) + "\"/>\n";
@@ -402,14 +401,14 @@ TEST_F(HwlocFile, WhatIsNotReadIsSaidByEachCommand)
             EXPECT_HAS(r.out + r.err, row.said) << args << r.err;
         }
     }
-    // A file that is whole leaves no note.
+    // A complete file leaves no note.
     nic = function("0000:02:00.0", nic_ids, device("eth0", "2", {}), "0.000000");
     Result r = run(hwloc(n + gpu + nic), "--json dump");
     EXPECT_HAS(r.out, "\"notes\": []");
     EXPECT_HAS_NO(r.out, "cxi0");
 }
 
-// The file names no driver, and the link of one moment alone.
+// The file has no drivers, and of links only the current speed.
 TEST_F(HwlocFile, WhatIsNotThereIsUnknown)
 {
     std::string xml = hwloc(node(0, "0x000000ff") + function("0000:01:00.0", gpu_ids, "") +

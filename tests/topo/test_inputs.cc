@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo's inputs as users give them: through pipes and FIFOs, compressed, cut, and as other
-// tools write them.
+// Tests pvn-topo's inputs in the forms that users give: through pipes and FIFOs, compressed, cut, and as other tools
+// write them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -51,7 +51,7 @@ TEST_F(Inputs, StandardInputAndPipesAreReadLikeFiles)
         ASSERT_NE("", want);
         Result r = run(std::string("--root - pairs <") + name);
         EXPECT_EQ(want, r.out) << r.err;
-        // A pipe, in two pieces.
+        // A FIFO delivers the file in two pieces.
         ASSERT_TRUE(shell("mkfifo fifo"));
         ASSERT_TRUE(
             shell(std::string("(head -c 700 ") + name + "; tail -c +701 " + name + ") >fifo &"));
@@ -79,7 +79,7 @@ TEST_F(Inputs, AFifoThatNobodyWritesToEndsAfterTheTimeLimit)
         EXPECT_EQ(3, r.status) << args;
         EXPECT_NE(std::string::npos, r.err.find("fifo: nothing arrived for 1 s")) << r.err;
     }
-    // The other end is held open, and silent.
+    // The FIFO's writer keeps it open and writes nothing.
     ASSERT_TRUE(shell("sh -c 'exec 3<>fifo; sleep 5' & sleep 0.1"));
     Result r = run("--timeout 1 --root fifo dump");
     EXPECT_EQ(3, r.status);
@@ -91,7 +91,7 @@ TEST_F(Inputs, AFifoThatNobodyWritesToEndsAfterTheTimeLimit)
 TEST_F(Inputs, ACutTarSaysSo)
 {
     std::string whole = read_file(dir.path + "/server.tar");
-    // After an entry, inside a header, inside an entry's content; the end mark is 1024 bytes.
+    // The file is cut after an entry, inside a header, and inside an entry's content. tar's end mark has 1024 bytes.
     std::string body = whole.substr(0, whole.size() - 1024);
     for (size_t len : {body.size(), body.size() - 512 + 200, body.size() - 100}) {
         put("cut.tar", body.substr(0, len));
@@ -123,7 +123,7 @@ TEST_P(Packed, APackedFileIsReadAsTheFileInIt)
     Result r = run("--root server.tar" + ending + " pairs");
     EXPECT_EQ(want, r.out) << r.err;
     EXPECT_EQ(want, run("--root - pairs <server.tar" + ending).out);
-    // An XML file too, and as a topology file.
+    // XML files may be compressed, too, also as a topology file.
     ASSERT_TRUE(shell(program + " -c two-switches.xml >x" + ending));
     EXPECT_EQ(run("--root two-switches.xml pairs").out, run("--root x" + ending + " pairs").out);
     EXPECT_EQ(0, run("lint x" + ending).status);
@@ -156,7 +156,7 @@ TEST_F(Inputs, WhatUnpacksToTooMuchIsRefused)
     EXPECT_NE(std::string::npos, r.err.find("more than the 256 MiB")) << r.err;
 }
 
-// n GPUs and n NICs below one CPU, as a file.
+// A file with n GPUs and n NICs below one CPU.
 std::string flat(int n)
 {
     std::string xml = "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" "
@@ -177,8 +177,8 @@ std::string flat(int n)
     return xml + "</cpu>\n</system>\n";
 }
 
-// Nothing here is measured; before the routes were decided once for each net, 128 and 128 took ten
-// seconds and 600 and 600 did not end.
+// The test asserts no time. When routes were decided more than once per net, 128 GPUs and 128 NICs took ten seconds,
+// and 600 and 600 did not end.
 TEST_F(Inputs, HundredsOfDevicesBelowOneCpuEnd)
 {
     put("many.xml", flat(128));
@@ -194,7 +194,7 @@ TEST_F(Inputs, HundredsOfDevicesBelowOneCpuEnd)
         << r.err;
     EXPECT_EQ(1, run("lint more.xml").status);
 
-    // And as a machine's own files.
+    // The same as a machine's sysfs.
     Tree t;
     for (int i = 0; i < 1200; i++) {
         char root[16], bdf[16];
@@ -229,7 +229,7 @@ TEST_F(Inputs, HwlocsCapturesAreReadAsTheyLie)
     EXPECT_GE(n, 5);
 }
 
-// U+009B begins an escape sequence on some terminals, U+202E turns the text behind it around.
+// U+009B begins an escape sequence on some terminals. U+202E reverses the text after it.
 TEST_F(Inputs, NamesWithControlCharactersAreShownEscapedAndLongOnesCut)
 {
     std::string xml = "<system version=\"1\">\n<cpu numaid=\"0\">\n"
@@ -258,18 +258,18 @@ TEST_F(Inputs, NamesWithControlCharactersAreShownEscapedAndLongOnesCut)
         std::string out = run("--root names.xml matrix", lc).out;
         EXPECT_NE(std::string::npos, out.find("a\\xc2\\x9b31mb\\xe2\\x80\\xaec")) << out;
         EXPECT_NE(std::string::npos, out.find("nnnn...")) << out;
-        // Programs get what the file says.
+        // Output for programs has the file's own name, unescaped and in full.
         EXPECT_NE(std::string::npos,
                   run("--root names.xml --xml-full dump", lc).out.find(std::string(5000, 'n')));
     }
-    // In messages as well: a name given by a file, and a file's own.
+    // Messages escape names as well: those in a file, and a file's own.
     put("element.xml", "<system version=\"1\"><cpu\xc2\x9b/></system>");
     EXPECT_FALSE(obeyed(run("--root element.xml dump", "LC_ALL=C.UTF-8").err));
     put("\x1b[31mred", "<system");
     Result r = run("--root '\x1b[31mred' dump");
     EXPECT_FALSE(obeyed(r.err));
     EXPECT_NE(std::string::npos, r.err.find("\\x1b[31mred")) << r.err;
-    // Letters stay letters.
+    // Letters are not escaped.
     put("letters.xml", "<system version=\"1\"><cpu numaid=\"0\"><nic><net name=\"stra\xc3\x9f"
                        "e\"/></nic></cpu></system>");
     EXPECT_NE(std::string::npos, run("--root letters.xml dump", "LC_ALL=C.UTF-8")
@@ -277,7 +277,7 @@ TEST_F(Inputs, NamesWithControlCharactersAreShownEscapedAndLongOnesCut)
                                                "e"));
 }
 
-// Samples of what other tools write, which the fuzz target starts from.
+// A sample of another tool's output, from the corpus of the fuzz target.
 std::string sample(const char *name)
 {
     return PVN_SRCDIR "/tests/fuzz/corpus/input/" + std::string(name);
@@ -356,7 +356,7 @@ const char with_ports[] = "0000:00:01.0 PCI bridge [0604]: Intel Corporation Dev
                           "04:00.0 Infiniband controller [0207]: Mellanox [15b3:1021]\n"
                           "\tNUMA node: 0\n";
 
-// Each line of text behind mark.
+// The text with mark at the start of each line.
 std::string marked(const char *text, const std::string &mark)
 {
     std::string all = mark;
@@ -407,7 +407,7 @@ TEST_F(Inputs, WhatStandsBeforeLspcisTextHidesNothing)
           marked(with_ports, "> "), marked(with_ports, ">"), marked(with_ports, "    "),
           marked(with_ports, "> > "), marked(with_ports, "| ")})
         EXPECT_EQ(want, dump(content)) << content;
-    // A device behind a prompt in the middle ends the block before it.
+    // A shell prompt in the middle ends the block of the device before it.
     size_t gpu = text.find("03:00.0 3D");
     EXPECT_EQ(want, dump(text.substr(0, gpu) + "host$ " + text.substr(gpu)));
 }
@@ -429,7 +429,7 @@ TEST_F(Inputs, RdmaToposDumpIsAMachine)
     EXPECT_NE(std::string::npos, r.err.find("pvn-topo gather")) << r.err;
 }
 
-// A function of such a dump, with a copy of config space as Python's zlib and Base64 make it.
+// A function of such a dump, with a copy of its config space, compressed by zlib and encoded in Base64.
 std::string entry(const std::string &path, const std::string &ids, const std::string &config)
 {
     return "{\"realpath\": \"" + path + "\", \"modalias\": \"pci:" + ids +
@@ -463,7 +463,7 @@ TEST_F(Inputs, RdmaToposDumpHasConfigSpace)
               "\"link_width\": 8", "\"link_max_width\": 16", "\"notes\": []"})
             EXPECT_NE(std::string::npos, squeeze(r.out).find(fact)) << fact << r.out;
     }
-    // Whatever is damaged is said, by each command, and nothing of it is taken.
+    // Each command reports damaged config space and uses nothing of it.
     std::string cut = gpu.substr(0, gpu.size() / 2), other = gpu;
     other[other.size() - 4] = other[other.size() - 4] == 'A' ? 'B' : 'A';
     for (const std::string &damaged :
@@ -478,7 +478,7 @@ TEST_F(Inputs, RdmaToposDumpHasConfigSpace)
     }
 }
 
-// NCCL's file of the host gives the guest NCCL's classes of the host.
+// The NCCL file of a host, merged into its guest, gives the guest the path classes that NCCL sees on the host.
 TEST_F(Inputs, NcclsFileIsAHost)
 {
     ASSERT_EQ(0, run("--root server.tar --xml-full -o host.xml dump").status);
@@ -516,7 +516,7 @@ TEST_F(Inputs, NcclsFileIsAHost)
     for (size_t at = 0; (at = r.out.find("class=\"0x060400\"", at)) != std::string::npos; at++)
         switches++;
     EXPECT_GT(switches, 1u) << r.out;
-    // This file as the host of the machine it came from changes no class.
+    // Merged into the machine that it was made from, the file changes no class.
     EXPECT_EQ(
         host.out.substr(0, host.out.find("nvidia-smi")),
         run("--root server.tar --host host.xml matrix").out.substr(0, host.out.find("nvidia-smi")));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Output that programs read: the JSON schema checked by a real validator, documents of many trees
-// against it, names that mean one thing, and the version of the XML that is written.
+// Tests output for programs: a real validator checks the JSON schema, and documents of many trees against it; names
+// are unique; the XML has the version of the library that reads it.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -20,7 +20,7 @@ namespace
 
 const char schema[] = PVN_SRCDIR "/topo/pvn-topo.schema.json";
 
-// Two ranks on one GPU and two nets that say the same number, one without a speed.
+// Two ranks on one GPU, and two nets with the same number, one without a speed.
 const char repeats[] = "<system version=\"1\">\n"
                        " <cpu numaid=\"0\" arch=\"x86_64\" vendor=\"GenuineIntel\">\n"
                        "  <pci busid=\"0000:01:00.0\" class=\"0x030200\">\n"
@@ -54,7 +54,7 @@ class Json : public ::testing::Test
         EXPECT_NE(nullptr, doc) << args << ": " << error.text << r.err;
         return doc;
     }
-    // 0 valid, 1 not (why is filled in), 77 no validator.
+    // Returns 0 if the files are valid, 1 if not (then why has the reason), 77 without a validator.
     int validate(const std::string &files, std::string &why)
     {
         std::string command = "cd " + dir.path +
@@ -102,7 +102,7 @@ TEST_F(Json, TheSchemaIsValidAndWhatIsPrintedFitsIt)
     add("--json diff guest.tar server.tar");
     EXPECT_NE(std::string::npos, run("--json params").out.find("\"missed\": true"));
     EXPECT_EQ(0, validate(files, why)) << why;
-    // The validator can say no.
+    // The validator refuses a wrong document.
     put("bad.json", "{\"format\": \"pvn-topo\", \"surprise\": 1}");
     EXPECT_EQ(1, validate("bad.json", why));
     EXPECT_NE(std::string::npos, why.find("surprise")) << why;
@@ -121,7 +121,7 @@ TEST_F(Json, NamesMeanOneThingWhenNumbersRepeat)
             << kind << " " << i;
     }
     EXPECT_EQ((std::set<std::string>{"GPU0", "GPU0#2", "NIC0", "NIC0#2"}), names);
-    // A distance's ends are among them.
+    // Distances use the same names.
     EXPECT_EQ(4u, json_array_size(json_object_get(doc, "distances")));
     json_decref(doc);
     doc = parse("--root repeats.xml --json why GPU0#2 NIC0#2");
@@ -146,7 +146,7 @@ TEST_F(Json, AnUnknownSpeedIsNullAndTheTextNamesNcclsDefault)
     }
 }
 
-// RCCL reads version 2 and nothing else, NCCL version 1 and nothing else.
+// RCCL reads only version 2, and NCCL only version 1.
 TEST_F(Json, TheXmlHasTheVersionOfTheLibraryThatRunsOnTheseGpus)
 {
     put("nvidia.tar", server8x8(false, false).tar());
@@ -165,7 +165,7 @@ TEST_F(Json, TheXmlHasTheVersionOfTheLibraryThatRunsOnTheseGpus)
         EXPECT_EQ(0u, r.out.find("<system version=\"2\">")) << format << r.out << r.err;
         put("again.xml", r.out);
         EXPECT_EQ(0, run("--root again.xml dump").status);
-        // Read as a file, it stays one for RCCL: NCCL does not run on AMD's GPUs.
+        // A file for RCCL that is read and written again stays one for RCCL, because NCCL does not run on AMD's GPUs.
         EXPECT_EQ(0u, run(std::string("--root again.xml ") + format + " dump")
                           .out.find("<system version=\"2\">"));
     }

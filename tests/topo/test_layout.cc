@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's use of the topology library: order, place, card and port, speed and rails of its
-// devices as NCCL gets them, and its word on the layout when it starts. The RDMA devices are
-// softverbs', the machine around them is a made-up /sys.
+// Tests the plugin's use of the topology library: the order, place, card and port, speed and rails of the devices that
+// it offers NCCL, and its log lines about the layout at the start. softverbs makes the RDMA devices; the machine around
+// them is a made-up /sys.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ struct Started {
     }
 };
 
-// In the child: the plugin's devices as lines, then its log.
+// Runs in the child process: prints the plugin's devices as lines, then its log.
 std::string start_here()
 {
     std::ostringstream out;
@@ -80,7 +80,7 @@ std::string start_here()
     return out.str();
 }
 
-// A process of its own: softverbs and the plugin read their environment once.
+// Starts the plugin in a process of its own, because softverbs and the plugin read their environment only once.
 Started start(const Env &env)
 {
     Started s;
@@ -121,7 +121,7 @@ Started start(const Env &env)
     return s;
 }
 
-// A machine in a directory of its own, with softverbs' devices of a profile in it.
+// A machine in a directory of its own, with softverbs' devices of the given profile.
 struct Machine {
     TempDir dir;
     std::string sys;
@@ -148,8 +148,8 @@ std::string gid(const std::string &prefix)
     return prefix + ":0000:0000:0000:0250:56ff:fe00:0001";
 }
 
-// A card as the library's names go up and its place in the machine goes down: mlx5_0 on the second
-// socket; mlx5_1 and mlx5_2 are the functions of one card beside the GPU.
+// A machine whose order by PCI address differs from that by name: mlx5_0 is on the second socket. mlx5_1 and mlx5_2
+// are the functions of one card beside the GPU.
 Tree machine(const std::string &layer, const std::string &rate = "800 Gb/sec (4X XDR)")
 {
     Tree t;
@@ -205,7 +205,7 @@ TEST(Layout, FunctionsOfACardHaveOneGuidAndPortsOfTheirOwn)
 
 TEST(Layout, ASpeedThatTheLibraryDoesNotKnowIsReadFromSysfs)
 {
-    // The library's codes end with NDR, and there is no speed 99: such a port has less there.
+    // libibverbs' speed codes end with NDR, and 99 is none of them. So the speed that it gives for such a port is too low.
     Machine m(machine("Ethernet"), "roce", 3);
     EXPECT_EQ(800000, m.run().devices.at(0).speed);
     Started s = m.run({{"PVN_SOFTVERBS_SET", "set speed 99"}});
@@ -215,7 +215,7 @@ TEST(Layout, ASpeedThatTheLibraryDoesNotKnowIsReadFromSysfs)
 
 TEST(Layout, ASpeedThatTheLibraryKnowsIsKept)
 {
-    // 64 with width 2 is 4 x 50 Gb/s.
+    // softverbs reports speed code 64 and width code 2, which is 4 x 50 Gb/s.
     Machine m(machine("Ethernet", "100 Gb/sec (4X EDR)"), "roce", 3);
     EXPECT_EQ(200000, m.run().devices.at(0).speed);
 }
@@ -259,7 +259,7 @@ TEST(Layout, ReportsWhichNicNcclTakesForEachGpuAndWhy)
 {
     Started s = Machine(machine("Ethernet"), "roce", 3).run();
     EXPECT_TRUE(s.says("topology: 1 GPU and 3 network devices, read in ")) << s.log;
-    // Its own switch, and yet through the CPU: the plugin offers host memory only.
+    // The path goes through the CPU although the switch is the GPU's own, because the plugin offers host memory only.
     EXPECT_TRUE(s.says("GPU0 0000:43:00.0: NCCL takes mlx5_1, mlx5_2: best bandwidth 24.0 GB/s at "
                        "PHB (the CPU's PCIe host bridges), through the CPU because GPUDirect is "
                        "refused"))
@@ -279,7 +279,7 @@ TEST(Layout, ADeviceWithoutPciFunctionHasNoPathAndThatIsSaid)
 TEST(Layout, WithoutAMachineTheScanStandsAndThatIsSaid)
 {
     Machine m(machine("Ethernet"), "roce", 3);
-    // Neither /sys nor anything that looks like one: what is read of the ports is missing, too.
+    // There is no /sys, so the facts about ports are missing, too.
     Started s = start({{"NCCL_PVRDMA_TRANSPORT", "tcp"},
                        {"NCCL_PVRDMA_SYSFS_ROOT", m.dir.path + "/nowhere"},
                        {"NCCL_PVRDMA_RAILS", "lo=4"}});
@@ -323,7 +323,7 @@ TEST(Layout, OfTooManyDevicesTheFirstInPciOrderAreTaken)
     EXPECT_TRUE(s.says("8 more rdma devices (32 are taken; choose by NCCL_IB_HCA)")) << s.log;
 }
 
-// No limit is asserted, timings on a shared machine mean little; tests/bench/README.md has figures.
+// No limit is asserted, because timings on a shared machine mean little. tests/bench/README.md has figures.
 TEST(Layout, WhatStartingCostsIsReported)
 {
     Tree t = server8x8(false, true);
@@ -337,7 +337,7 @@ TEST(Layout, WhatStartingCostsIsReported)
         EXPECT_TRUE(s.says("GPU" + std::to_string(g) + " 0000:")) << g;
 }
 
-// ---- the library's part of it ----
+// ---- the library's part ----
 
 struct Nics {
     Topo topo;
@@ -395,7 +395,7 @@ TEST(LayoutNics, PortsOfOneInterfaceCardShareItsGuidAndAreCountedOn)
     EXPECT_EQ(1, n.nics.list[2].port);
 }
 
-// NCCL takes equal guid and port for one wire, which is what virtual functions of one port have.
+// NCCL treats NICs with equal guid and port as one wire. The virtual functions of a port have both in common.
 TEST(LayoutNics, VirtualFunctionsShareTheWireOfThePhysicalOne)
 {
     Tree t;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's document of a machine: the parent walk, the attributes, the order, on machines built for
-// it.
+// Tests the document that NCCL makes of a machine (the walk over parents, the attributes, the order) on machines that
+// are made up for it.
 #include "tests/topo/nccl_file.h"
 #include "tests/topo/tree.h"
 
@@ -49,7 +49,7 @@ struct Detected {
     {
         return pvn_topo_npath_name(pvn_topo_ntree_gpu_net(pairs->tree, gpu, net)->type);
     }
-    // "cpu 0(pci A(pci B(gpu)))": the shape of the document.
+    // The structure of the document, as "cpu 0(pci A(pci B(gpu)))".
     std::string shape() const
     {
         return shape(pvn_topo_ndoc_find(pairs->doc, "system", nullptr, nullptr));
@@ -225,7 +225,7 @@ TEST(Attributes, UnreadableWidthIsZeroAndSpeedIsTheOthers)
     EXPECT_STREQ("0", m.attr("0000:02:00.0", "link_width"));
 }
 
-// Virtual functions and paravirtual NICs have no link of their own: the port's counts.
+// Virtual functions and paravirtual NICs have no link of their own, so the port's link counts.
 TEST(Attributes, AnUnknownWidthIsTheKernels255AndSoThePorts)
 {
     Tree t;
@@ -266,7 +266,7 @@ TEST(Attributes, AGpuInASlowerSlotIsAsFastAsTheSlotAndPassthroughAsItself)
     EXPECT_STREQ("16.0 GT/s PCIe", m.attr("0000:01:01.0", "link_speed"));
 }
 
-// NVML's answer in a running job, where the port's link is made up by the hypervisor.
+// The speed is NVML's answer in a running job, because the port's link is made up by the hypervisor.
 TEST(Attributes, AnIdleGpuBelowAnEmulatedPortIsAsFastAsItself)
 {
     auto speed = [](unsigned vendor, unsigned device, bool guest) {
@@ -338,7 +338,7 @@ TEST(File, GivenAttributesWinExceptTheClass)
     EXPECT_EQ("PIX", m.type(0, 0));
 }
 
-// The form of files that cloud providers install: bus ids alone.
+// Files that cloud providers install have bus ids alone.
 TEST(File, WhatItLeavesOutOfCpusAndBridgesIsFilledIn)
 {
     Tree t;
@@ -405,7 +405,7 @@ TEST(Order, FirstGpuAndAllNicsAreSortedLaterGpusFollow)
         Detected(t).shape());
 }
 
-// CUDA numbers what the driver nvidia has, and NCCL goes by these numbers.
+// CUDA numbers only GPUs on the driver nvidia, and NCCL uses these numbers.
 TEST(Gpus, WhatIsForGuestsHasNoNumber)
 {
     Tree t;
@@ -505,7 +505,7 @@ TEST(Nics, RailsFromSubnetPrefixes)
     EXPECT_NE(m.nics.list[0].rail, m.nics.list[1].rail);
     EXPECT_GE(m.nics.list[0].rail, 0);
     EXPECT_LE(m.nics.list[0].rail, 32767);
-    m.nics.list[0].rail = 3; // what the user has given stays
+    m.nics.list[0].rail = 3; // a rail that the user has set stays
     EXPECT_EQ(2, pvn_topo_nics_find_rails(m.topo.get(), &m.nics));
     EXPECT_EQ(3, m.nics.list[0].rail);
 }
@@ -713,8 +713,7 @@ TEST(TopoFile, HasNoGpuOrNicAndExplicitLinks)
     pvn_topo_nics_free(&nics);
 }
 
-// The kernel prints a word of 32 CPUs for each that the machine may have, and NCCL's files take 253
-// characters.
+// The kernel prints a word for each 32 possible CPUs. A value in NCCL's files has at most 253 characters.
 TEST(Walk, TheMapOfManyCpusFitsIntoAValue)
 {
     auto words = [](const std::string &highest, int others, const std::string &word) {

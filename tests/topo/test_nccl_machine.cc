@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's view of a machine by its files, drivers and modules, in the command's answers.
+// Tests how files, drivers and modules of a machine change NCCL's view of it in pvn-topo's answers.
 #include <gtest/gtest.h>
 
 #include "tests/topo/cli.h"
@@ -27,7 +27,7 @@ class Machine : public ::testing::Test
         EXPECT_EQ("", r.err);
         return squeeze(r.out);
     }
-    // One GPU: the first NIC shares its switch, the second hangs on the CPU.
+    // Adds one GPU and places for two NICs: near shares the GPU's switch, far is below another root port.
     struct Places {
         std::string near, far;
     };
@@ -49,7 +49,7 @@ bool has(const std::string &text, const std::string &part)
     return text.find(part) != std::string::npos;
 }
 
-// NCCL diverts the paths of a NIC without GPUDirect through the CPU before it chooses.
+// NCCL routes the paths of a NIC without GPUDirect through the CPU before it chooses.
 TEST_F(Machine, InterfacesAreEquallyFarAsTcpCopiesThroughTheHost)
 {
     Places at = switch_and_root(Pci::nic());
@@ -80,7 +80,7 @@ TEST_F(Machine, RdmaIsNearOnlyWithPeermemOrDmabuf)
     EXPECT_TRUE(has(out("pairs", "NCCL_DMABUF_ENABLE=0"), "NCCL mlx5_0 (PIX)")) << text;
 }
 
-// The function's driver, which sysfs names, is not that of the RDMA device.
+// sysfs has the driver of the PCI function, which is not the RDMA device's driver.
 TEST_F(Machine, IntelsAdaptersHaveDmabuf)
 {
     Pci card;

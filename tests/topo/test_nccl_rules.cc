@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's rules one by one: document to graph, bandwidth model, path types, choice of NIC. Every
-// expectation was worked out by hand from NCCL 2.30's source.
+// Tests NCCL's rules one by one: from document to graph, bandwidth model, path types, choice of NIC. Every expected
+// value was worked out by hand from NCCL 2.30's source.
 #include <algorithm>
 
 #include "tests/topo/nccl_file.h"
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Texts, PcieLink,
                                            LinkRow{"8 GT/s", "8", 6, true, true},
                                            LinkRow{"16 GT/s", "16", 24, true, true},
                                            LinkRow{"2.5 GT/s", "1", 0.1875, true, true},
-                                           // what NVML's failure writes is not in the list: gen3
+                                           // NVML's fallback: unknown to NCCL, so gen3
                                            LinkRow{"16.0 GT/s", "16", 12, false, true},
                                            LinkRow{"5.0 GT/s", "16", 12, false, true},
                                            LinkRow{"Unknown", "4", 3, false, true},
@@ -185,7 +185,7 @@ TEST(PathType, C2cMakesThePathToALocalNicP2c)
 
 TEST(PathType, NothingInCommonIsDis)
 {
-    // Two hosts' worth of nothing: a GPU alone has no path to a net that is not there.
+    // The machine has a GPU and no net, so there is no path.
     NcclFile m(sys(cpu(0, gpu("0000:01:00.0", 0))));
     EXPECT_EQ(0, m.tree->n_nets);
     EXPECT_EQ("none", m.pick(0));
@@ -249,7 +249,8 @@ TEST(Graph, ANicRightBelowTheCpuHasAFreeLink)
     EXPECT_FLOAT_EQ(12.5, m.bw(0, 0));
 }
 
-// The NUMA node is no part of a NIC's identity: the first place of a bus id, or of "no bus id", has them all.
+// NCCL identifies a NIC by its bus id without the NUMA node. All nets with one bus id, or with none, belong to the
+// first such NIC.
 TEST(Graph, NicsOfOneBusIdAreOneWhereverTheyStand)
 {
     auto bare = [](const char *name, int dev) {
@@ -332,7 +333,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(BroadcomDepth, ThreeLevelsFoldIntoTwo)
 {
-    // NCCL folds the first level into the top and does not look at it again; the third stays.
+    // NCCL merges the first level into the top switch and does not look at it again, so the third level stays.
     NcclFile m(sys(cpu(
         0, broadcom("0000:20:00.0", "0xc010", "0xa000",
                     broadcom("0000:22:00.0", "0xc010", "0xa000",

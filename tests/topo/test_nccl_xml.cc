@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Reading NCCL's topology files: errors with their line, and the linter's traps one by one.
+// Tests the reader and writer of NCCL's topology files, errors with their line, and the linter's rules one by one.
 #include "tests/topo/nccl_file.h"
 
 #include <cerrno>
@@ -205,7 +205,7 @@ TEST_P(Lint, FindsTheTrap)
 INSTANTIATE_TEST_SUITE_P(
     Traps, Lint,
     ::testing::Values(
-        // what NCCL's own scanner refuses although it is XML
+        // valid XML that NCCL's own scanner refuses
         LintRow{"scanner", PVN_TOPO_LINT_ERROR, 1, "<?xml version=\"1.0\"?>\n" + body(good_pci),
                 "declaration"},
         LintRow{"scanner", PVN_TOPO_LINT_ERROR, 3, body("\t" + std::string(good_pci)), "tab"},
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
                 body("<pci busid=\"" + std::string(254, '0') + "\"/>"), "253"},
         LintRow{"scanner", PVN_TOPO_LINT_ERROR, 3, "<system version=\"1\">\n<cpu numaid=\"0\">\n",
                 "inside an element"},
-        // what cannot be parsed at all
+        // text that cannot be parsed
         LintRow{"parse", PVN_TOPO_LINT_ERROR, 2, "<system version=\"1\">\n</cpu>", "mismatched"},
         LintRow{"graph-file", PVN_TOPO_LINT_ERROR, 1, "<graphs version=\"1\"/>", "NCCL_GRAPH_FILE"},
         LintRow{"version", PVN_TOPO_LINT_ERROR, 1,
@@ -415,7 +415,7 @@ INSTANTIATE_TEST_SUITE_P(
         return name + "_" + std::to_string(row.index);
     });
 
-// NCCL needs both directions of each link that it uses, and ends the job without.
+// NCCL ends the job if one direction of a link that it uses is missing.
 TEST(LintReverse, ALinkNeedsIt)
 {
     auto found = [](const std::string &xml) {
@@ -470,7 +470,7 @@ TEST(LintNumbersFine, SeveralRanksOnOneGpuAndSeveralHostsAreNoMistake)
     }
 }
 
-// A mistake that a whole machine repeats is one remark for each place.
+// A mistake that is repeated in the same parent is one finding.
 TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
 {
     auto count = [](const std::string &xml, const char *rule) {
@@ -487,17 +487,17 @@ TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
             EXPECT_NE(nullptr, strstr(f.what, "; others of this kind in line 4, 5")) << f.what;
         }
     }
-    // In places of their own a few are named, and the last stands for the rest.
+    // If the parents differ a few are findings of their own, and the last one stands for the rest.
     std::string apart = body(many(106, "<pci busid=\"00%02x:%02x:00.0\" class=\"0x060400\">"
                                        "<gpu dev=\"x\"/></pci>\n"));
     EXPECT_EQ(106008, count(apart, "not-a-number"));
-    // Two kinds stay two.
+    // Mistakes of two rules are not folded into one.
     EXPECT_EQ(1001, count(body("<pci busid=\"0000:01:00.0\" link_speed=\"\"/>\n"
                                "<pci busid=\"0000:02:00.0\" link_width=\"0\"/>"),
                           "link-width"));
 }
 
-// "is also used in line 3" beside line 6 was said of another id than line 6 has.
+// A finding that names another line is about the same id. Once "is also used in line 3" stood at a line with another id.
 TEST(LintFold, WhatNamesALineIsOfOneThing)
 {
     auto bridge = [](const char *bus) {
@@ -594,7 +594,7 @@ TEST(LintRccl, ItsElementsAndClassesAreItsOwn)
     EXPECT_EQ(0u, finding(amd(gpu("0x0b4000", "")), "gpu-class").find("WARN"));
 }
 
-// Each trap is said of the reader that falls into it.
+// Findings in a file for RCCL name RCCL, not NCCL.
 TEST(LintRccl, NothingIsSaidOfNccl)
 {
     std::ifstream in(PVN_SRCDIR "/tests/topo/data/traps.xml");
@@ -612,7 +612,7 @@ TEST(LintRccl, NothingIsSaidOfNccl)
     }
 }
 
-// ---- what only the whole shows ----
+// ---- rules that compare several nodes ----
 
 std::string host(const char *hash, const std::string &content)
 {
@@ -630,7 +630,7 @@ std::vector<std::string> said_of(const std::string &xml)
     return all;
 }
 
-// Trays that NVLink joins have the same bus ids and names of devices each.
+// Trays that NVLink joins are hosts with the same bus ids and device names.
 TEST(LintHosts, ADumpOfTwoIsSaidOnce)
 {
     auto tray = [](int first) {
@@ -647,7 +647,7 @@ TEST(LintHosts, ADumpOfTwoIsSaidOnce)
               "line 2, 0xbbb2 here): as NCCL_TOPO_FILE all of it counts as one host",
               said[0]);
     EXPECT_EQ(0u, said[1].find("numaid-repeated")) << "the second host has one node twice";
-    // Within a host an id is still an id.
+    // Within one host a repeated id is still a finding.
     said = said_of("<system version=\"1\">\n" + host("0x1", tray(0)) +
                    host("0x2", tray(2) + "<pci busid=\"0000:03:00.0\" class=\"0x060400\"/>\n") +
                    "</system>");
@@ -678,7 +678,7 @@ TEST(LintOdd, TheGpuWhoseLinksDifferFromAllOthers)
     EXPECT_EQ(V{"odd-nvlinks: GPU 0000:01:00.0 has 11 NVLinks, the 3 others of device 0x20b2 have "
                 "12 NVLinks"},
               said_of(gpus(4, 0, "16", 11)));
-    // Two alone do not show which one is wrong.
+    // Two GPUs alone do not show which one is wrong.
     EXPECT_EQ(V{}, said_of(gpus(2, 1, "8", 10)));
 }
 

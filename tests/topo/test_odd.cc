@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Machines unlike those of the collection, as their owners would see them: the rules must hold for
-// what nobody has sent in yet.
+// Tests pvn-topo on machines unlike those of the collection, because its rules must hold for machines that nobody has
+// sent in yet.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -14,7 +14,7 @@ namespace
 
 const char link_local[] = "fe80:0000:0000:0000:0250:56ff:fe00:0001";
 
-// A capture of the tree, and the tool on it.
+// Writes a capture of the tree and runs the tool on it.
 class Odd : public ::testing::Test
 {
   protected:
@@ -51,7 +51,7 @@ bool has(const std::string &text, const std::string &part)
     return squeeze(text).find(squeeze(part)) != std::string::npos;
 }
 
-// libpci looks unknown numbers up in other places than its list, and calls back meanwhile.
+// libpci searches for unknown ids elsewhere than in its list, and calls its log functions meanwhile.
 TEST_F(Odd, IdsThatNoListOfNamesHas)
 {
     t.lists();
@@ -65,7 +65,8 @@ TEST_F(Odd, IdsThatNoListOfNamesHas)
     EXPECT_TRUE(has(out("dump"), "15b3:fffd"));
 }
 
-// As in a container or a wheel: libpci is what the loader finds when the first name is looked up.
+// The loader searches for libpci when the first name is looked up. So a container or a wheel uses the libpci that it
+// finds, or none.
 TEST_F(Odd, NamesComeFromTheLibpciThatIsThere)
 {
     t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu(0xfffe));
@@ -86,7 +87,7 @@ TEST_F(Odd, NamesComeFromTheLibpciThatIsThere)
     EXPECT_FALSE(has(text, "a device of the double")) << text;
 }
 
-// A capture may lack a file, and a kernel may not know a speed: neither is printed as a number.
+// A capture may lack a file, and a kernel may not know a speed. Neither is printed as a number.
 TEST_F(Odd, ALinkThatIsKnownInPart)
 {
     Pci slow = Pci::nic(), narrow = Pci::nic();
@@ -129,7 +130,7 @@ TEST_F(Odd, NoNumaFilesMeansUnknownAndNotZero)
     EXPECT_TRUE(has(out("--json matrix"), "\"numa\": null")) << out("--json matrix");
 }
 
-// As Azure shows them: every device is its own PCI domain, GPUs have no link width.
+// On Azure every device has a PCI domain of its own, and GPUs have no link width.
 TEST_F(Odd, AHyperVGuest)
 {
     for (int i = 0; i < 2; i++) {
@@ -167,8 +168,8 @@ TEST_F(Odd, VmwaresKeysAreNamedToVmwaresGuestsOnly)
     EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "pciPassthru.allowP2P"));
 }
 
-// Grace: GPU and NIC below ports of NVIDIA's own CPU. What makes GPUDirect possible there,
-// NVLink-C2C, is not in sysfs, so the tool may not say no.
+// On Grace, GPU and NIC are below ports of NVIDIA's own CPU. NVLink-C2C makes GPUDirect possible there and is not in
+// sysfs, so the tool must not answer no.
 TEST_F(Odd, OnGraceTheLinkToTheCpuIsNotKnown)
 {
     Pci above = Pci::bridge(0x10de, 0x22b1);
@@ -211,7 +212,7 @@ TEST_F(Odd, ATreeOfManyFactsStaysNarrow)
     EXPECT_TRUE(has(out("dump"), "(can do 16.0 GT/s x16)"));
 }
 
-// NICs are numbered by the plugin; NCCL's tree has them in another order.
+// The plugin numbers the NICs. NCCL's tree has them in another order.
 TEST_F(Odd, TheMatrixIsInTheOrderOfTheNumbers)
 {
     auto top =
@@ -263,7 +264,7 @@ TEST_F(Odd, AGuestThatShowsSwitchesAndEmulatedLinks)
     EXPECT_FALSE(has(text, "QEMU")) << text;
 }
 
-// NCCL_IB_HCA is what people set first: a NIC that it leaves out has no number and is not taken.
+// A NIC that NCCL_IB_HCA leaves out has no number and is not chosen.
 TEST_F(Odd, NicsThatVariablesLeaveOut)
 {
     t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu());
@@ -328,7 +329,7 @@ TEST_F(Odd, MoreVirtualFunctionsThanNcclHasNumbersFor)
     EXPECT_TRUE(has(out("--json dump"), "\"mlx5_199\"")) << "the machine is shown whole";
 }
 
-// RCCL's files say version 2, and are judged by its rules: NCCL does not run on AMD's GPUs.
+// A file of version 2 is for RCCL and is checked by RCCL's rules, because NCCL does not run on AMD's GPUs.
 TEST_F(Odd, AFileOfRcclStaysOne)
 {
     std::ofstream(dir.path + "/rccl.xml")

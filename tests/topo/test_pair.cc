@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Pairing: the assignment against brute force, sentences, GPUDirect verdicts, path classes against
-// a naive path finder on random machines.
+// Tests pairs of GPUs and NICs: the assignment against brute force, the sentences, the verdicts on GPUDirect, and path
+// classes against a naive path finder on random machines.
 #include "tests/topo/nccl_file.h"
 
 #include <algorithm>
@@ -180,7 +180,7 @@ TEST(Advice, UplinksAreNotShared)
 
 TEST(Advice, PortsOfOneWireAreOneNic)
 {
-    // Two functions with the same guid and port are the same cable; the third NIC is free.
+    // Two functions with the same guid and port share one cable. The third NIC is free.
     std::string wire =
         "<pci busid=\"0000:2%:00.0\" class=\"0x020000\"><nic><net name=\"v%\" dev=\"%\" "
         "speed=\"100000\" guid=\"0xabc\" port=\"1\"/></nic></pci>";
@@ -224,7 +224,7 @@ TEST(Advice, ANearLinkOfOneLaneIsPassedOver)
     }
 }
 
-// 400 Gb/s for two GPUs is more than the 150 each that they could have; for four it is less.
+// Two GPUs that share 400 Gb/s get more than 150 Gb/s each, which they could have alone; four get less.
 TEST(Advice, AShareOfAFastNicIsWeighedAgainstASlowerOneAlone)
 {
     for (int gpus : {2, 4}) {
@@ -496,7 +496,7 @@ TEST(GdrC2c, ThroughTheCpuIsAllowedThereAndCanBeSwitchedOff)
 
 // ---- classes against a naive path finder ----
 
-// A random tree of the kinds that PCIe allows, written as XML and kept as parents.
+// A random tree that PCIe allows, as XML and as a list of parents.
 struct RandomMachine {
     struct Node {
         int parent; // -1: on the cpu
@@ -552,7 +552,7 @@ struct RandomMachine {
         return chain;
     }
 
-    // From the tree alone: where do the two paths up meet, and what is the narrowest link?
+    // The class and bandwidth by the tree alone: where the two paths up meet, and the narrowest link on them.
     std::pair<std::string, float> naive(int g, int n) const
     {
         std::vector<int> a = up(g), b = up(n);

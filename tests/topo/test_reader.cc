@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The readers on built machines: PCI, config space, interfaces, RDMA, GPUs, system, guest.
+// Tests the readers of sysfs on made-up machines: PCI, config space, interfaces, RDMA, GPUs, system, guest.
 #include "tests/topo/tree.h"
 
 #include <algorithm>
@@ -703,7 +703,7 @@ TEST(Links, SpeedAndWidthGiveTheBandwidth)
     EXPECT_STREQ(pvn_topo_link_speed_name(PVN_TOPO_UNKNOWN), "unknown");
 }
 
-// Time that the plugin takes for it at its start: printed, so that a change shows.
+// Prints the time that loading takes at the plugin's start, so that a change is visible.
 TEST(LoadTime, SixtyFourFunctionsAreLoaded)
 {
     Tree tree = server8x8(false, true);

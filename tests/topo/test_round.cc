@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Files that dump writes, of every machine of the tests and every description of the collection: they pass
-// their own lint, and the GPUs and NICs that pairs shows are in them, or each is named with the reason.
+// Tests the files that dump writes of every machine of the tests and every description of the collection. Each passes
+// pvn-topo lint and has the GPUs and NICs that pairs shows; dump names each one that is left out, with the reason.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -47,7 +47,7 @@ class Round : public ::testing::Test
         return c;
     }
 
-    // "pvn-topo: not in the file: NIC a (0000:01:00.0), b: why": how many of a kind are named.
+    // Counts the devices of a kind in lines like "pvn-topo: not in the file: NIC a (0000:01:00.0), b: why".
     size_t named(const std::string &err, const std::string &kind)
     {
         const std::string start = "pvn-topo: not in the file: " + kind + " ";
@@ -66,7 +66,8 @@ class Round : public ::testing::Test
         return n;
     }
 
-    // options choose the machine; broken: --xml-full keeps what is wrong with it, and says so.
+    // Writes the machine that the options choose and reads the file again. broken: the machine has errors, which
+    // --xml-full keeps and reports.
     void go_round(const std::string &options, bool broken = false)
     {
         SCOPED_TRACE(options);
@@ -143,7 +144,7 @@ TEST_F(Round, TheWholeCollectionGoesRound)
     EXPECT_LE(84, machines);
 }
 
-// The kernel's names have up to 63 characters, maps of CPUs a word for each 32 possible ones.
+// Names of the kernel have up to 63 characters. Maps of CPUs have a word for each 32 possible CPUs.
 TEST_F(Round, EveryFieldAtItsLargest)
 {
     Tree t = server8x8(false, false);
@@ -163,7 +164,7 @@ TEST_F(Round, EveryFieldAtItsLargest)
     EXPECT_NE(std::string::npos, run("--root largest.tar --json pairs").out.find(name));
 }
 
-// Many NICs that hang on a cpu, or that are one function's.
+// Many NICs belong to one cpu, or to one function.
 TEST_F(Round, ManyNicsOfOnePlace)
 {
     for (int n : {13, 61}) {
@@ -183,7 +184,7 @@ TEST_F(Round, ManyNicsOfOnePlace)
     }
 }
 
-// Each cause of a loss has a sentence of its own.
+// Each cause for leaving a device out has a sentence of its own.
 TEST_F(Round, EachThatIsMissingHasItsReason)
 {
     put("file.xml",
@@ -212,7 +213,7 @@ TEST_F(Round, EachThatIsMissingHasItsReason)
         "the file names functions; NCCL finds it by itself\n",
         r.err);
     EXPECT_NE(std::string::npos, r.out.find("<net name=\"e\"/>")) << r.out;
-    // A machine's NIC without a function is where NCCL puts it anyway.
+    // A machine's NIC without a PCI function is written where NCCL would add it.
     Tree t = vmware_guest({});
     t.net("plain0", "", {{"speed", "10000\n"}, {"operstate", "up\n"}});
     put("plain.tar", t.tar());

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo stat --hosts and --watch, with a script that plays ssh: for host H it runs H.sh, or prints
-// H.json.
+// Tests pvn-topo stat --hosts and --watch with a script in place of ssh: for host H it runs H.sh or prints H.json.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -176,7 +175,7 @@ TEST_F(StatHosts, EqualReasonsAreOneLineAndAHostWithoutAnswerIsNamedInTheFirst)
                                      "route to host"))
         << r.out;
     EXPECT_NE(std::string::npos, r.out.find("\nm[08-11], n2, x: not reached: ")) << r.out;
-    // For programs.
+    // JSON has the same.
     r = run_hosts("n[0-3]", "--json stat");
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("n2: not reached")) << r.err;
@@ -189,7 +188,7 @@ TEST_F(StatHosts, EqualReasonsAreOneLineAndAHostWithoutAnswerIsNamedInTheFirst)
     EXPECT_TRUE(WEXITSTATUS(rc) == 0 || WEXITSTATUS(rc) == 77) << rc;
 }
 
-// A host without an answer may have any processes, or all that are waited for.
+// A host that gave no answer is not counted, because it may run any processes, even the ones that others wait for.
 TEST_F(StatHosts, AHostWithoutAnswerIsNotCountedAsLookedAt)
 {
     script("play", "[ -f $1.json ] && exec cat $1.json\necho 'No route to host' >&2; exit 255\n");
@@ -210,7 +209,7 @@ TEST_F(StatHosts, AHostWithoutAnswerIsNotCountedAsLookedAt)
     }
 }
 
-// OpenSSH's own program gets options that keep it from waiting for a password; another one does not.
+// A program named ssh gets options that keep it from prompting for a password. Other programs get none.
 TEST_F(StatHosts, SshIsRunWithoutAskingForAPassword)
 {
     script("ssh", "echo \"$*\" >>calls\necho '{\"kind\": \"stat\", \"processes\": []}'\n");
@@ -231,7 +230,7 @@ TEST_F(StatHosts, SshIsRunWithoutAskingForAPassword)
     EXPECT_NE(std::string::npos, r.out.find("a: not reached: ./missing: No such file")) << r.out;
 }
 
-// A directory that hosts share shows one process on each; the host where it runs knows its state.
+// In a directory that hosts share every host sees the process. Only the host where it runs knows its state.
 TEST_F(StatHosts, AProcessIsShownOnce)
 {
     std::string p = process(0, {{true, 1, 0}}), far = p;
@@ -245,8 +244,7 @@ TEST_F(StatHosts, AProcessIsShownOnce)
     EXPECT_NE(std::string::npos, r.out.find("pid 100 on n0: alive")) << r.out;
 }
 
-// The rank was started again and has the pid of its earlier life, as the first process of a container
-// has.
+// The rank was restarted and has its old pid, as the first process of a container does.
 TEST_F(StatHosts, APidThatIsUsedAgain)
 {
     std::string now = process(1, {}), old = process(1, {{true, 0, 0}}, "", 90, "dead");
@@ -273,7 +271,7 @@ TEST_F(StatHosts, APidThatIsUsedAgain)
     }
 }
 
-// The second look is 4 s later by the process's own clock, whatever this host's says.
+// Between the two samples 4 s pass by the process's own clock, which counts instead of this host's.
 TEST_F(StatHosts, RatesComeFromTheProcesssOwnClock)
 {
     std::string p = process(0, {{true, 1, 0, 1000}}), later = process(0, {{true, 1, 9, 3000}});
@@ -336,7 +334,7 @@ TEST_F(StatHosts, WatchIsALineOfJsonForEachLook)
 
 // ---- adapters of other hosts ----
 
-// A document with one adapter; its counters as "name": value of hw_counters.
+// The document with an adapter added. counters is a list "name value name value ...".
 std::string with_adapter(const std::string &doc, const std::string &counters,
                          const std::string &device = "mlx5_0")
 {
@@ -355,7 +353,7 @@ std::string with_adapter(const std::string &doc, const std::string &counters,
 class StatAdapters : public StatHosts
 {
   protected:
-    // Sets host h's output of the first, the second time, ...
+    // Sets host h's output for its first call, its second call, ...
     void answers(const std::string &h, const std::vector<std::string> &counters)
     {
         save("plain.json", {process(static_cast<int>(h.back() - '0'), {})});
@@ -385,7 +383,7 @@ TEST_F(StatAdapters, CountersThatGrewBetweenTwoLooksAreNamedWithTheirHost)
 TEST_F(StatAdapters, ThatNothingGrewIsSaidAndOneLookShowsNoGrowth)
 {
     answers("n0", {"out_of_sequence 5", "out_of_sequence 5"});
-    answers("n1", {"out_of_sequence 9", "out_of_sequence 2"}); // the driver was loaded again
+    answers("n1", {"out_of_sequence 9", "out_of_sequence 2"}); // the driver was reloaded
     Result r = run_hosts("n[0-1]", "--interval 0.1 stat");
     EXPECT_EQ(0, r.status) << r.err;
     EXPECT_NE(std::string::npos, r.out.find("No counter of faults grew within ")) << r.out;
@@ -445,7 +443,7 @@ TEST_F(StatAdapters, WatchShowsWhatGrowsPerSecondAndJsonWhatGrew)
     EXPECT_NE(std::string::npos, squeeze(r.out).find("\"value\": 8, \"grew\": 3")) << r.out;
 }
 
-// The plugin's statistics of a process, and of so many comms by that device.
+// The statistics file of a process, with the given number of comms over the device.
 std::string statistics(const std::string &dir, const char *device = nullptr, int comms = 1)
 {
     std::string image;
@@ -465,7 +463,7 @@ std::string statistics(const std::string &dir, const char *device = nullptr, int
     return image;
 }
 
-// Said of the files, not of this host's directory, where nobody has looked.
+// The sentence is about the saved files, not about this host's directory, which is not read.
 TEST_F(StatHosts, SavedFilesWithoutAProcess)
 {
     save("n0.json", {});
@@ -476,7 +474,7 @@ TEST_F(StatHosts, SavedFilesWithoutAProcess)
     EXPECT_EQ(0u, run("stat n0.json n1.json").out.find("no process in 2 files: none used"));
 }
 
-// Its process was killed in between, or the file system was full.
+// The process was killed while it wrote, or the file system was full.
 TEST_F(StatHosts, AFileThatIsHalfWritten)
 {
     std::string image = statistics(dir.path + "/stats");
@@ -492,7 +490,7 @@ TEST_F(StatHosts, AFileThatIsHalfWritten)
     }
 }
 
-// No process can leave a file there, which says nothing of whether one uses the plugin.
+// No process can write a file there, so its absence does not show that no process uses the plugin.
 TEST_F(StatHosts, NoFileCanBeMade)
 {
     const std::string dir_of = dir.path + "/stats of it", fill = "head -c 5M /dev/zero >";
@@ -501,7 +499,7 @@ TEST_F(StatHosts, NoFileCanBeMade)
     } cases[] = {
         {dir_of, "mount -t tmpfs -o size=4k none \"$D\"; " + fill + "\"$D\"/fill || true",
          "the file system of " + dir_of + " is full", "with room"},
-        // A few pages are left, and not enough for a file.
+        // The few free pages do not suffice for a file.
         {dir_of, "mount -t tmpfs -o size=64k none \"$D\"; head -c 56K /dev/zero >\"$D\"/fill",
          "the file system of " + dir_of + " is full", "with room"},
         {dir_of, "mount -t tmpfs -o nr_inodes=1 none \"$D\"",
@@ -511,7 +509,7 @@ TEST_F(StatHosts, NoFileCanBeMade)
         {dir_of, "rmdir \"$D\"; touch \"$D\"", dir_of + " is no directory", "may write"},
         {dir_of, "chmod 777 \"$D\"", dir_of + " is writable by others", "may write"},
         {dir_of + "/a/b", "true", dir_of + "/a: No such file or directory", "may write"},
-        // No directory is named, and no user has one.
+        // No directory is set, and no user has the default one.
         {"", "mount -t tmpfs -o size=4k none /dev/shm; " + fill + "/dev/shm/fill || true",
          "the file system of /dev/shm is full", "with room"},
         {"", "mount -t tmpfs -o ro none /dev/shm", "the file system of /dev/shm is read-only",
@@ -560,8 +558,8 @@ TEST_F(StatHosts, HostsOnWhichNoFileCanBeMade)
     EXPECT_EQ(std::string::npos, all.find("not readable")) << r.out;
 }
 
-// A file of another host in a directory that both share, whose calendar clock is an hour ahead or behind;
-// it was booted a minute or a day ago.
+// The directory is shared with another host, whose file it has. That host's calendar clock is an hour ahead or behind;
+// the host was booted a minute or a day ago.
 TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
 {
     std::string image = statistics(dir.path + "/stats");
@@ -595,7 +593,7 @@ TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
     }
 }
 
-// A host's files for --root with one interface, whose counter grows all the time.
+// A root for --root with one interface, whose error counter grows all the time.
 class GrowingInterface
 {
   public:
@@ -619,7 +617,7 @@ class GrowingInterface
     }
 
   private:
-    // Writes by a rename: a reader sees a whole file.
+    // Writes the file by a rename, so that a reader sees a complete one.
     static void write(const std::string &dir, int n)
     {
         std::ofstream(dir + "/new") << n << "\n";
@@ -629,7 +627,7 @@ class GrowingInterface
     std::thread grows;
 };
 
-// Two copies as mpirun starts them in two containers of one host: each sees an adapter of its own.
+// mpirun starts two copies in two containers of one host. Each sees only its own adapter.
 TEST_F(StatHosts, CopiesOfALauncherSendTheCountersOfTheirAdapters)
 {
     std::string job = std::to_string(getpid());
@@ -655,7 +653,7 @@ TEST_F(StatHosts, CopiesOfALauncherSendTheCountersOfTheirAdapters)
         std::string other = "( cd '" + dir.path + "'; env -i PATH=\"$PATH\" " + env("1") + " '" +
                             PVN_BUILDDIR + "/topo/pvn-topo' --root root1 " + args +
                             " >other 2>&1 & )";
-        // On a machine that holds the counters' thread up they may stand still for an interval.
+        // On a busy machine the thread that increments the counters may be idle for an interval, so the test repeats.
         Result r;
         for (Deadline wait; wait.left();) {
             ASSERT_EQ(0, std::system(other.c_str()));
@@ -672,7 +670,7 @@ TEST_F(StatHosts, CopiesOfALauncherSendTheCountersOfTheirAdapters)
     }
 }
 
-// Rank 0 reads after its second look: until then a document that fills the sockets' buffers waits.
+// Rank 0 reads only after its second sample. Until then a document larger than the socket buffers has to wait.
 TEST_F(StatHosts, ALongIntervalIsNoReasonToGiveUp)
 {
     GrowingInterface grows(dir.path + "/root0", "eth0");
@@ -698,7 +696,7 @@ TEST_F(StatHosts, ALongIntervalIsNoReasonToGiveUp)
     EXPECT_EQ("", read_file(dir.path + "/other"));
 }
 
-// Three copies as srun starts them; two on one host, which see the same files.
+// srun starts three copies, which see the same files.
 TEST_F(StatHosts, CopiesOfALauncherMeet)
 {
     std::string job = std::to_string(getpid()), stats = dir.path + "/stats";
@@ -729,13 +727,13 @@ TEST_F(StatHosts, CopiesOfALauncherMeet)
         EXPECT_EQ("", read_file(dir.path + name));
     EXPECT_EQ("rank 0's", read_file(dir.path + "/report1")) << "all ranks may have one file";
     EXPECT_FALSE(std::filesystem::exists(dir.path + "/report2"));
-    // A copy that does not come: the others are shown.
+    // One copy does not connect. The others are shown.
     r = run_tool(dir.path, "--timeout 1 stat", env(0, 2));
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.out.find("rank 1 of the launcher: it did not come within 1 s"))
         << r.out;
     EXPECT_NE(std::string::npos, r.out.find(" pid " + job + " "));
-    // No rank 0: this host is shown.
+    // Rank 0 is missing. The copy shows its own host.
     r = run_tool(dir.path, "--timeout 1 stat", env(1, 2));
     EXPECT_EQ(0, r.status);
     EXPECT_NE(std::string::npos, r.err.find("rank 1 could not reach rank 0 at 127.0.0.1:"))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo stat of a whole job: what several hosts have saved by --json stat, and which process the
-// others wait for.
+// Tests pvn-topo stat of a whole job: it reads what several hosts have saved by --json stat, and names the process that
+// the others wait for.
 #include <gtest/gtest.h>
 
 #include "tests/topo/stat_saved.h"
@@ -57,7 +57,7 @@ TEST_F(StatJob, AHostThatWasSavedEarlyIsNotTheOneThatAllWaitFor)
         << r.out;
     EXPECT_EQ(0u, first_line(run("stat" + names)).find("3 of 3 processes wait for pid 103 on n3"));
 
-    // Waits that every job has are no reason, nor are short ones where nobody is stalled.
+    // Waits that every job has are not reported, nor are short waits if no comm is stalled.
     names = save("0.json", {process(0, {{true, 1, 9}})}) +
             save("1.json", {process(1, {{true, 2, 0.5}}, "stopped", 9)});
     EXPECT_EQ(0u, first_line(run("stat" + names)).find("1 of 2 processes waits for rank 1"))
@@ -76,7 +76,7 @@ TEST_F(StatJob, AHostThatIsNotAmongTheFiles)
               first_line(r));
 }
 
-// Every rank has posted its receives: the one that got its data and has not sent on is behind.
+// Every rank has posted its receives. The rank that got its data and has not sent is behind.
 TEST_F(StatJob, InACircleTheOneThatIsBehindIsNamed)
 {
     std::string names;
@@ -97,7 +97,7 @@ TEST_F(StatJob, InACircleTheOneThatIsBehindIsNamed)
                   first_line(r))
             << r.out;
     }
-    // One more that only waits.
+    // Another process only waits.
     names += save("3.json", {process(3, {{false, 0, 6}})});
     EXPECT_NE(
         std::string::npos,
@@ -126,7 +126,7 @@ TEST_F(StatJob, WhatCannotBeRead)
     r = run("stat" + names);
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("1.json is JSON, but not of pvn-topo --json stat"));
-    // Ages and texts that no plugin writes.
+    // The document has ages and texts that no plugin writes.
     save("1.json", {"{\"host\": \"a\\u001bb\", \"pid\": -5, \"began_s_ago\": 1e300, \"comms\": "
                     "[{\"kind\": 7, \"messages\": -1, \"stalled_s\": -3}, 8, null]}",
                     "17"});
@@ -137,7 +137,7 @@ TEST_F(StatJob, WhatCannotBeRead)
     EXPECT_EQ(2, run("--prom stat" + names).status);
 }
 
-// It may lack figures, or have more: what both know is shown.
+// A file of another version may lack fields or have more. The known ones are shown.
 TEST_F(StatJob, AFileOfAnotherVersionThatCanBeRead)
 {
     std::string names = ring(-1, "stopped", 20), text = read_file(dir.path + "/1.json");
@@ -153,7 +153,7 @@ TEST_F(StatJob, AFileOfAnotherVersionThatCanBeRead)
     EXPECT_EQ(0u, first_line(r).find("3 of 4 processes wait for rank 2")) << r.out;
 }
 
-// As from ssh: each file is read once, from its beginning to its end.
+// Output of ssh comes through a pipe, so each input is read once from its beginning to its end.
 TEST_F(StatJob, PipesAndStandardInput)
 {
     ring(-1, "stopped", 20);
@@ -177,7 +177,7 @@ TEST_F(StatJob, AProcessInTwoFilesIsCountedOnce)
     EXPECT_NE(std::string::npos, first_line(r).find("3 of 4 processes wait for rank 2"));
 }
 
-// A ring of 64 hosts with 64 ranks each, and what is saved of them reads back the same.
+// A ring of 64 hosts with 64 ranks each. Its saved output reads back the same.
 TEST_F(StatJob, AJobOfManyHostsIsReadAndSavedAlike)
 {
     std::string names;

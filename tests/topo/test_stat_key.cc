@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo stat under a launcher, whose copies meet with a job's key.
+// Tests pvn-topo stat under a launcher with a job's key: which copies can meet, and the output about sealed
+// connections.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -44,7 +45,7 @@ class StatKey : public StatJob
                " MASTER_ADDR=127.0.0.1 OMPI_COMM_WORLD_RANK=" + std::to_string(rank) +
                (key.empty() ? "" : " NCCL_PVRDMA_KEY_FILE='" + dir.path + "/" + key + "'");
     }
-    // Rank 0's result; what rank 1 printed in `printed`.
+    // Runs both ranks. Returns rank 0's result; rank 1's output is in `printed`.
     Result meet(const std::string &key0, const std::string &key1, const std::string &limit)
     {
         meetings++;
@@ -64,7 +65,7 @@ class StatKey : public StatJob
     std::string printed;
 };
 
-// A process whose job has a key, itself and saved, as text and as JSON.
+// The process of a job with a key is shown live and from a saved file, as text and as JSON.
 TEST_F(StatKey, AColumnSaysWhatIsSealed)
 {
     auto stat = [&](const std::string &args) {
@@ -110,7 +111,7 @@ TEST_F(StatKey, CopiesWithTheKeyMeet)
     EXPECT_EQ(0u, r.out.find("no process waits for another: 1 process on 1 host\n")) << r.out;
 }
 
-// Each shows what its host has, and both say why.
+// Each copy shows its own host, and both give the reason.
 TEST_F(StatKey, ACopyWithAnotherKeyOrNoneIsRefusedAtBothEnds)
 {
     const struct {

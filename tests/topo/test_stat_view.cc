@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-topo stat as its reader sees it: the order of processes, what of it may not be read, what fits on a screen, and
-// what belongs to another container.
+// Tests the view of pvn-topo stat: the order of processes, files of other users, the size of the screen, and processes
+// of other containers.
 #include <gtest/gtest.h>
 
 #include <pty.h>
@@ -19,7 +19,7 @@ namespace
 class StatView : public StatJob
 {
   protected:
-    // A process that began and ended so many seconds ago.
+    // A process that began and ended the given numbers of seconds ago.
     std::string dead(int rank, double began, double ended)
     {
         std::string p = process(rank, {{true, 0, 0}}, "", ended, "dead");
@@ -39,7 +39,7 @@ TEST_F(StatView, TheLivingComeFirstAndEarlierJobsAreFolded)
     std::vector<std::string> all;
     for (int i = 0; i < 40; i++)
         all.push_back(dead(100 + i, 2000, 900 - i));
-    all.push_back(dead(7, 90, 3)); // of the job that runs
+    all.push_back(dead(7, 90, 3)); // belongs to the running job
     all.push_back(process(1, {{false, 2, 0}}));
     all.push_back(process(2, {{true, 1, 60}}));
     Result r = run("stat" + save("a.json", all));
@@ -60,7 +60,7 @@ TEST_F(StatView, TheLivingComeFirstAndEarlierJobsAreFolded)
     EXPECT_EQ(std::string::npos, r.out.find("earlier jobs")) << r.out;
 }
 
-// Until a peer has connected it has no address.
+// A comm without a connected peer has no peer's address.
 TEST_F(StatView, AStalledCommWithoutAPeerNamesNone)
 {
     std::string p = process(1, {{false, 2, 60}});
@@ -78,7 +78,7 @@ TEST_F(StatView, AStalledCommWithoutAPeerNamesNone)
         << r.out;
 }
 
-// Nothing runs any more: the job that ended last is what somebody looks for.
+// If no job runs the one that ended last is shown, because a user looks for that one.
 TEST_F(StatView, OfDeadJobsTheLastIsShown)
 {
     Result r = run("stat" + save("a.json", {dead(1, 5000, 4000), dead(2, 100, 20), dead(3, 99, 80),
@@ -89,10 +89,10 @@ TEST_F(StatView, OfDeadJobsTheLastIsShown)
     EXPECT_NE(std::string::npos, r.out.find("\n2 processes of earlier jobs")) << r.out;
 }
 
-// Another user saw "no process uses the plugin" while root's job ran, on this host and over hosts.
+// Once another user saw "no process uses the plugin" while root's job ran, on this host and with --hosts.
 TEST_F(StatView, FilesOfOtherUsersAreNotTakenForNone)
 {
-    // The directory dir is below /dev/shm, which is another one here.
+    // The test replaces /dev/shm, so it cannot use dir, which may be there.
     const std::string own = "/tmp/pvn-stat-view." + std::to_string(getpid());
     std::filesystem::create_directory(own);
     std::string go = "mount -t tmpfs -o mode=1777 none /dev/shm && mkdir -m 700 "
@@ -134,7 +134,7 @@ TEST_F(StatView, FilesOfOtherUsersAreNotTakenForNone)
     std::filesystem::remove_all(own);
 }
 
-// A container beside this one shares its /dev/shm and has an eth0, too.
+// Another container shares /dev/shm with this one and has an eth0, too.
 TEST_F(StatView, AnotherNetworkNamespaceIsSeen)
 {
     const std::string shm = " NCCL_PVRDMA_STATS_DIR=" + dir.path + "/stats ";
@@ -165,7 +165,7 @@ TEST_F(StatView, AnotherNetworkNamespaceIsSeen)
     std::system(("kill -INT $(cat " + pid + ")").c_str());
 }
 
-// Draws one look of --watch in a window; what was drawn.
+// Runs --watch in a window of the given size for one update and returns the output.
 std::string look_in_window(const std::string &dir, unsigned short rows, unsigned short columns,
                            const std::string &files)
 {
@@ -212,7 +212,7 @@ TEST_F(StatView, WatchFitsIntoItsWindow)
     EXPECT_NE(std::string::npos, big.find(" all\n")) << big;
 }
 
-// Copies that srun starts print into one terminal.
+// The copies that srun starts share one terminal.
 TEST_F(StatView, CheckNamesItsHostWhereThereAreSeveral)
 {
     char host[65] = "";

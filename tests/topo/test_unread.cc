@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A machine of which a part cannot be looked at: nothing of it is called good, and it is said.
+// Tests a machine of which a part cannot be read: no row about that part is OK, and the gap is reported.
 #include <cstring>
 #include <fstream>
 #include <regex>
@@ -14,7 +14,7 @@
 namespace
 {
 
-// A healthy server with a bit of everything that is read.
+// A healthy server that has one of everything that the checks read.
 Tree server()
 {
     Tree t;
@@ -82,10 +82,10 @@ struct Rows {
             Set &set = c.level == PVN_TOPO_LEVEL_OK        ? good
                        : c.level == PVN_TOPO_LEVEL_UNKNOWN ? unknown
                                                            : bad;
-            // A pair's NIC is the same by any of its names.
+            // The NIC of a pair may appear under any of its names.
             std::string subject = std::regex_replace(
                 c.subject, std::regex(" - (mlx5_0|eth0|0000:1b:00.0)$"), " - NIC");
-            // So much of a good row may be missing in another one.
+            // These parts of a good row may be missing.
             std::string text =
                 std::regex_replace(c.text, std::regex(", version [^,]*| 550.54.15|, eth0$"), "");
             set.insert(std::string(c.id) + " " + subject + ": " + text);
@@ -94,7 +94,7 @@ struct Rows {
     }
 };
 
-// The elements of a set that another one lacks, a line each.
+// The elements of a set that the other one lacks, one per line.
 std::string without(const Set &set, const Set &other)
 {
     std::string out;
@@ -123,7 +123,7 @@ TEST(Unread, EachDirectoryThatIsTakenAway)
     EXPECT_GT(taken, 50);
 }
 
-// As in a container without sysfs.
+// A machine without /sys, like a container without sysfs.
 class NoSys : public ::testing::Test
 {
   protected:

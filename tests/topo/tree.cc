@@ -22,7 +22,7 @@ static std::string hex(unsigned v, int digits)
     return buf;
 }
 
-// Each card has its own: NCCL takes equal ones for one wire.
+// A GUID that is unique per card, because NCCL treats NICs with equal GUIDs as one wire.
 static std::string guid(const std::string &name, unsigned last)
 {
     unsigned card = 0;
@@ -391,7 +391,7 @@ std::string load_error(const std::string &image, int *rc)
 
 TempDir::TempDir()
 {
-    // Trees of thousands of small files: memory, where there is such a place.
+    // Trees have thousands of small files, so they are written to memory if /dev/shm is writable.
     std::string name = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 
     name += "/pvn-topo-test-XXXXXX";

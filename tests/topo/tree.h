@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Builds machines for tests: a set of files and links, written out as a tar image or a directory.
+// Builds machines for tests. A machine is a set of files and links, which is written as a tar image or a directory.
 #ifndef PVN_TESTS_TOPO_TREE_H
 #define PVN_TESTS_TOPO_TREE_H
 
@@ -12,7 +12,7 @@
 
 #include "topo/pvn_topo.h"
 
-// The files of one PCI function. An empty text means: no such file.
+// The files of one PCI function. If a text is empty the file does not exist.
 struct Pci {
     unsigned cls = 0x020000;
     unsigned vendor = 0x15b3, device = 0x101b;
@@ -67,7 +67,7 @@ struct Pci {
     }
 };
 
-// Config space with an Express capability and, in 4096 bytes, ACS and ATS.
+// Config space with an Express capability and, if it has 4096 bytes, ACS and ATS.
 struct Config {
     int port_type = 0;
     bool relaxed = true;
@@ -86,19 +86,19 @@ class Tree
   public:
     void file(const std::string &path, const std::string &content);
     void link(const std::string &path, const std::string &target);
-    void dir(const std::string &path);     // an empty one
-    void remove(const std::string &path);  // and what is below
-    std::vector<std::string> dirs() const; // each directory that the entries lie in
+    void dir(const std::string &path);     // an empty directory
+    void remove(const std::string &path);  // and everything below it
+    std::vector<std::string> dirs() const; // all directories that have entries
     bool has(const std::string &path) const
     {
         return nodes.count(path) != 0;
     }
 
-    // A function below dir ("pci0000:17" or the path of the function above, both without
+    // Adds a function below dir ("pci0000:17" or the path of the function above, both without
     // "/sys/devices/"). Returns its own path in the same form.
     std::string pci(const std::string &dir, const std::string &bdf, const Pci &p);
-    // Root port, switch upstream port and n downstream ports; returns the upstream port's path
-    // first, then those of the downstream ports.
+    // Adds a switch below the port `above`: an upstream port and `ports` downstream ports. Returns the upstream
+    // port's path first, then those of the downstream ports.
     std::vector<std::string> pcie_switch(const std::string &above, const std::string &up_bdf,
                                          unsigned inner_bus, int ports, const Pci &like);
     void net(const std::string &name, const std::string &pci_path,
@@ -115,7 +115,7 @@ class Tree
     void cpus(const std::string &vendor, int family, int model, bool hypervisor, int sockets = 2,
               int per_socket = 4);
     void dmi(const std::string &vendor, const std::string &product);
-    // Adds what every machine has besides PCI, of which each that is missing leaves a note.
+    // Adds the files besides PCI that every machine has. Each one that is missing would leave a note.
     void lists(bool node = true);
     void module(const std::string &name, const std::string &version = "");
 
@@ -139,12 +139,12 @@ struct TopoDeleter {
 };
 using Topo = std::unique_ptr<pvn_topo, TopoDeleter>;
 
-// Loads through the tar store; a failure is a test failure.
+// Loads the tree through the tar store. A failure to load fails the test.
 Topo load(const Tree &tree, unsigned flags = 0);
 Topo load_dir(const std::string &dir);
 std::string load_error(const std::string &tar_image, int *rc);
 
-// A directory that goes away with the object.
+// A temporary directory, which is removed with the object.
 class TempDir
 {
   public:
@@ -153,22 +153,22 @@ class TempDir
     std::string path;
 };
 
-// ../shared of the source tree or $PVN_SHARED; "" where there is none.
+// $PVN_SHARED, else ../shared beside the source tree; "" if there is none.
 std::string shared_dir();
 
 // The machines of the tests.
 struct GuestVariant {
     std::string nic_numa = "-1", gpu_numa = "-1";
     bool two_nodes = false; // vNUMA: devices at 03/0b on node 0, at 13/1b on node 1
-    bool vmxnet3 = true;    // false: PVRDMA without its partner
+    bool vmxnet3 = true;    // false: the PVRDMA function without its vmxnet3 partner
     bool pvrdma = true;
-    bool mellanox = false;  // passthrough NIC in place of PVRDMA
-    bool rdma_bound = true; // the driver made devices
+    bool mellanox = false;  // a passthrough NIC replaces PVRDMA
+    bool rdma_bound = true; // the driver has made RDMA devices
 };
 Tree vmware_guest(const GuestVariant &v);
-// 2 sockets; per socket 2 root ports, below each a switch, below that two switches with 1 GPU + 1
-// NIC each: 8 GPUs, 8 NICs. vmd adds NVMe drives in a 5-digit domain, sriov 4 virtual functions per
-// NIC.
+// A server with 8 GPUs and 8 NICs. It has 2 sockets with 2 root ports each. A switch is below each root port, and below
+// that are two switches with one GPU and one NIC each. vmd adds NVMe drives in a 5-digit domain; sriov adds 4 virtual
+// functions per NIC.
 Tree server8x8(bool vmd, bool sriov);
 
 #endif
