@@ -194,7 +194,7 @@ TEST_F(Inputs, HundredsOfDevicesBelowOneCpuEnd)
         << r.err;
     EXPECT_EQ(1, run("lint more.xml").status);
 
-    // The same as a machine's sysfs.
+    // The devices come from sysfs instead of a file.
     Tree t;
     for (int i = 0; i < 1200; i++) {
         char root[16], bdf[16];
