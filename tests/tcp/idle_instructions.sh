@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Bounds on what an idle TCP comm costs per pass over 256 of them, as NCCL's proxy makes it: the instructions of a test() with
-# all that it calls, counted by callgrind, and how often it looks at the control connection. The bounds on instructions are a
-# seventh above what gcc 12.2 makes of it, so that another compiler keeps them and an addition does not.
+# Bounds on the cost of an idle TCP comm per pass over 256 of them, as NCCL's proxy makes it: the instructions of a
+# test() with everything that it calls, counted by callgrind, and how often the comm checks its control connection.
+# The bounds on instructions are a seventh above the count of gcc 12.2's code. So another compiler stays within them,
+# and an addition to the code does not.
 # run-all limit: 300
 set -u
 build=$PVN_BUILDDIR
@@ -12,10 +13,12 @@ trap 'rm -rf "$tmp"' EXIT
 skip() { echo "skip idle instructions: $1"; exit 0; }
 command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null || skip "there is no valgrind (package valgrind)"
 grep -q '^CFLAGS = -g -O2$' "$build/Makefile" || skip "the bounds are those of a build with CFLAGS='-g -O2'"
-# Statistics are written by the clock, so the more often per test the slower the processor seems.
+# Statistics are off. They are written at intervals of time, so a slower processor would write them more often per
+# test.
 export NCCL_PVRDMA_TRANSPORT=tcp NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_STATS_DIR=none
 
-# count SECONDS: of the rank that tests its receives for so long: tests, their instructions, looks at the control connection
+# count SECONDS: prints, of the rank that tests its receives for so long, the number of tests and their instructions,
+# and the number of checks of the control connection and their instructions
 count() {
     local out=$tmp/$1
     mkdir "$out"
@@ -25,7 +28,7 @@ count() {
         return 1
     fi
     for rank in "$out"/rank.*; do
-        # Lines are "instructions (share)  >   file:function (Nx)", N calls.
+        # A line is "instructions (share)  >   file:function (Nx)", where N is the number of calls.
         callgrind_annotate --tree=calling --inclusive=yes --auto=no --threshold=100 "$rank" | tr -d , | awk '
             / > .*:(test_v4|comm_attend) \([0-9]+x\)/ {
                 match($0, /\([0-9]+x\)/)
@@ -36,9 +39,10 @@ count() {
             END { print calls["test"] + 0, instructions["test"] + 0, calls["look"] + 0, instructions["look"] + 0 }'
     done | sort -n | tail -n 1
 }
-# Two runs: what comes before all comms are idle is the same in both. A busy machine needs a longer one for as many tests, and what
-# is done by the clock happens more often per test there: looks, which are a tenth of all then, are counted apart, and of the
-# rest the longer run counts of which a test takes the least.
+# Two runs are compared, because the work before all comms are idle is the same in both. A busy machine needs a
+# longer run for as many tests, and does work that depends on time more often per test. Checks of the control
+# connection, a tenth of everything then, are counted apart. Of the rest, the longer run with the fewest instructions
+# per test counts.
 shorter=$(count 1) || { echo "not ok idle instructions are counted"; exit 1; }
 read -r tests1 instructions1 looks1 in_looks1 <<<"$shorter"
 least=1000000 calls=0 look=0 most=440
@@ -57,7 +61,7 @@ for seconds in 4 12 30; do
 done
 ((least < 1000000)) || { echo "not ok a longer run makes more tests: $tests2 in $seconds s after $tests1"; exit 1; }
 
-# bounded WHAT NUMBER LEAST MOST
+# bounded NAME NUMBER LEAST MOST
 bounded() {
     local verdict="not ok"
     (($2 >= $3 && $2 <= $4)) && verdict=ok

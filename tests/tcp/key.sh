@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Two processes with a key: what is on the wire between them, and what each says where their keys do not fit. In namespaces
-# of its own, whose loopback is recorded. Prints TAP-like lines for tests/run-all.
+# Two processes with a key: the bytes on the wire between them, and the errors of both ends if their keys differ. The
+# script runs in namespaces of its own and records their loopback. It prints TAP-like lines for tests/run-all.
 # usage: key.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -41,12 +41,12 @@ while True:
     except TimeoutError:
         if over:
             break
-        # Ends when the shell closes its end of this pipe.
+        # The recording ends when the shell closes its end of this pipe.
         import select
         if select.select([sys.stdin], [], [], 0)[0] and not sys.stdin.read(1):
             over = True
 PY
-# recorded FILE COMMAND...: the command's status; FILE has what was on the wire meanwhile
+# recorded FILE COMMAND...: runs COMMAND, records the wire to FILE meanwhile, and returns COMMAND's status
 recorded() {
     local file=$1 rc
     shift
@@ -65,7 +65,7 @@ recorded() {
     wait "$pid" || rc=99
     return $rc
 }
-# Only HELLO and OFFER have these: the host, and the kind and device of a lane as they are encoded.
+# These bytes are in HELLO and OFFER only: the host's name, and a lane's encoded kind and device.
 names_on() { grep -qaF "$host" "$1"; }
 offer_on() { LC_ALL=C grep -qaP '\x03tcp\x02lo' "$1"; }
 transfer() { "$perf" p2p --sizes 8,64K,1M --iters 40 --check --verbose "$@"; }
@@ -78,7 +78,8 @@ result $? "without a key the peers' names and offers are on the wire"
 for name in right other; do
     "$perf" --make-key "$work/$name" || exit 2
 done
-# How many of 40 pieces of what was sent without a key are in this file, too: pvn-perf sends the same bytes each time.
+# pieces_in FILE: prints how many of 40 pieces of the plain recording are in FILE, too. pvn-perf sends the same bytes
+# each time.
 pieces_in() {
     python3 - "$work/plain" "$1" <<'PY'
 import sys
@@ -121,8 +122,8 @@ result $? "with a key worker threads seal"
 recorded "$work/sealed" transfer --channels 16 --bidirectional
 result $? "with a key 16 comms in both directions come up"
 
-# meet KEY-OF-SERVER KEY-OF-CLIENT KEY-OF-THEIR-MEETING [ENCRYPT-OF-SERVER]: '' none; the first two are the plugin's alone.
-# The client's status; the logs in served and log.
+# meet KEY-OF-SERVER KEY-OF-CLIENT KEY-OF-THEIR-MEETING [ENCRYPT-OF-SERVER]: '' means no key. The first two keys are
+# for the plugin alone. Returns the client's status, with the logs in served and log.
 meet() {
     local pid rc i
     NCCL_PVRDMA_KEY_FILE=$3 NCCL_PVRDMA_ENCRYPT=${4:-auto} timeout -k 5 60 "$perf" serve 127.0.0.1:29500 \
@@ -139,7 +140,7 @@ meet() {
     wait "$pid" 2>/dev/null
     return $rc
 }
-# Only the two commands themselves give each other their options and hosts in this form.
+# Only the two commands themselves exchange their options and hosts in this form.
 options_on() { grep -qaF '"options"' "$1" && grep -qaF '"sizes"' "$1"; }
 recorded "$work/plain" meet "" "" "" && options_on "$work/plain" && names_on "$work/plain"
 result $? "without a key two commands meet, and what they say is on the wire"
@@ -163,7 +164,7 @@ meet "" "$work/right" ""
     grep -q "the peer's listener has a key .*, and this process has none" "$work/served"
 result $? "a server without a key is refused at both ends, with the reason"
 
-# seen_as SEALED ENCRYPT: what pvn-topo stat says of the connections of two processes that run
+# seen_as SEALED ENCRYPT: true if pvn-topo stat reports each connection of two running processes as SEALED
 seen_as() {
     local pid said=0 i
     mkdir -p "$work/stats"

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Two ends of one comm over a TCP lane on loopback, without the handshake: the test is the
-// listener.
+// The two ends of one comm over a TCP lane on loopback, without the handshake. The test itself is
+// the listener.
 #ifndef PVN_TESTS_TCP_LANE_PAIR_H
 #define PVN_TESTS_TCP_LANE_PAIR_H
 
@@ -36,7 +36,7 @@ extern "C" {
 #endif
 }
 
-// False where this build has no OpenSSL: no test of sealed streams is made then.
+// False if this build has no OpenSSL. Tests of sealed streams are then left out.
 inline bool load_tls(pvn_err *err)
 {
 #ifdef HAVE_OPENSSL
@@ -46,20 +46,20 @@ inline bool load_tls(pvn_err *err)
 #endif
 }
 
-// Parameters of tests of sealed streams, behind others.
+// Adds the parameters of tests of sealed streams after others.
 #ifdef HAVE_OPENSSL
 #define AND_SEALED(...) , __VA_ARGS__
 #else
 #define AND_SEALED(...)
 #endif
 
-// The name of a shape among those of a suite, by which a guest picks the sealed ones.
+// Names a shape among those of a suite. A guest picks the sealed ones by this name.
 template <class Info> std::string shape_name(const Info &i)
 {
     return std::to_string(i.index) + (i.param.sealed ? "_sealed" : "");
 }
 
-// In a guest whose kernel seals TCP connections (tests/vm/jobs/tls-streams) sealed streams are the kernel's.
+// True in a guest whose kernel seals TCP connections (tests/vm/jobs/tls-streams).
 inline bool is_sealed_by_kernel()
 {
     const char *how = getenv("PVN_KERNEL_TLS");
@@ -99,17 +99,18 @@ struct LanePair {
     int lfd = -1;
     sockaddr_in addr = {};
     int rcvbuf = 0, sndbuf = 0;
-    // Whatever the machine sets: under bbr nothing goes without a copy, nor is waited for.
+    // Set whatever the machine's default is, because under bbr nothing is sent without a copy, and
+    // no read waits for more bytes.
     const char *sender_cc = "reno", *receiver_cc = "reno";
     std::vector<int> pending;
-    std::vector<int> dialed;  // the sending ends, which are the lane's
-    std::vector<int> adopted; // the receiving ends, likewise
-    // Buffers of requests that may still be open: a worker uses them until the lanes are closed.
+    std::vector<int> dialed;  // sockets of the sending ends, which the lane owns
+    std::vector<int> adopted; // sockets of the receiving ends, which the lane owns
+    // Buffers of requests that may still be open. A worker uses them until the lanes are closed.
     std::vector<std::vector<uint8_t>> kept;
     bool clear_to_send = false, acknowledged = false;
-    bool keeps = false; // the sender outlives its lanes and keeps what is small
+    bool keeps = false; // the sender outlives its lanes and keeps small messages
     bool acks = true;   // the receiver offers zero-copy acknowledgements
-    bool trial = false; // the sender finds out if zero-copy pays; else it takes that for granted
+    bool trial = false; // the sender finds out if zero-copy pays; otherwise it assumes that it does
     size_t lone_chunk = 0;
     int workers = 0;
     size_t worker_min = 128 << 10;
@@ -165,7 +166,8 @@ struct LanePair {
         return secret_of(static_cast<LanePair *>(ctx)->secret_byte[1], lane, stream, out);
     }
 
-    // Accepts what is there and hands those whose preamble has come to the receiving lane.
+    // Accepts pending connections, and gives those whose preamble has arrived to the receiving
+    // lane.
     void accept_some()
     {
         int fd = accept4(lfd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -231,7 +233,7 @@ struct LanePair {
         if (sealed) {
             pvn_err err = PVN_ERR_INIT;
             ASSERT_TRUE(load_tls(&err)) << err.reason[0];
-            pvn_seal_rekey_after(5); // new keys come amid whatever a test does
+            pvn_seal_rekey_after(5); // keys change in the middle of each test
         }
         c.secret = sealed ? sender_secret : nullptr;
         c.sealed_by_kernel = is_sealed_by_kernel();
@@ -247,7 +249,7 @@ struct LanePair {
         ASSERT_TRUE(tx && rx);
     }
 
-    // Takes an end's lane out of use, as a failover and the end of a comm do.
+    // Takes an end's lane out of use, as a failover or the end of a comm does.
     void fence(pvn_engine *e, pvn_lane *l)
     {
         pvn_err why = {};

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A router whose next link has a smaller MTU than the two hosts, and which does not say so: connections come up, and no
-# large packet arrives. The job ends with that reason, and not with "its machine stopped", since the machine answers.
-# Then the router drops everything. Prints TAP-like lines for tests/run-all.
+# A router between two hosts has a smaller MTU on its next link and does not report it. Connections come up, and no
+# large packet arrives. The job ends with that reason, and not with "its machine stopped", because the machine
+# answers. Then the router drops everything. The script prints TAP-like lines for tests/run-all.
 # usage: large_packets.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -19,7 +19,7 @@ gone() {
 }
 trap gone EXIT
 
-# host NAMESPACE NUMBER: joined to the router by a link of its own
+# host NAMESPACE NUMBER: joins a host to the router by a link of its own
 host() {
     local i
     ip link add v0 netns "$1" type veth peer name "r$2" netns "$r" &&
@@ -38,7 +38,8 @@ setup() {
 }
 
 export NCCL_SOCKET_IFNAME=v0 NCCL_PVRDMA_TCP_USER_TIMEOUT=3s NCCL_PVRDMA_FAILOVER=0 NCCL_DEBUG=WARN
-# transfer SIZE COMMAND: begins one, runs COMMAND two seconds after both ranks are connected, and has the status of the transfer.
+# transfer SIZE COMMAND: starts a transfer, runs COMMAND two seconds after both ranks are connected, and returns the
+# transfer's status
 transfer() {
     local pid i
     timeout -k 5 90 "$build/pvn-perf" p2p --netns "$a,$b" --bandwidth --sizes "$1" --time 40 --timeout 45 --verbose >"$log" 2>&1 &

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The whole plugin between two network namespaces whose connection is lost while data flows: both ranks must end,
-# soon and with a sentence that names peer, interface and knob; with NCCL_PVRDMA_FAILOVER=1 they must go on when
-# the path is back, with every byte right; and with two connections, and nothing set, they go on over the other one
-# and come back. Prints TAP-like lines for tests/run-all.
+# The whole plugin runs between two network namespaces, whose connection is lost while data flow. Without failover
+# both ranks must end soon, with an error that names the peer, the interface and the parameter. With
+# NCCL_PVRDMA_FAILOVER=1 they must go on when the path is back, with every byte right. With two connections and no
+# setting they go on over the other one, and later return. The script prints TAP-like lines for tests/run-all.
 # usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -19,7 +19,7 @@ gone() {
 }
 trap gone EXIT
 
-# joined K: an interface vK at both ends, 10.9.K.1 and 10.9.K.2
+# joined K: gives both ends an interface vK, 10.9.K.1 and 10.9.K.2
 joined() {
     local n i
     ip link add "v$1" netns "$a" type veth peer name "v$1" netns "$b" || return 1
@@ -28,7 +28,7 @@ joined() {
     done
     ip -n "$a" addr add "10.9.$1.1/24" dev "v$1" && ip -n "$b" addr add "10.9.$1.2/24" dev "v$1" || return 1
     for n in "$a" "$b"; do
-        # The kernel reports a new link with some delay; until then it counts as unplugged.
+        # The kernel reports a new link after some delay. Until then it counts as unplugged.
         for ((i = 0; i < 200; i++)); do
             ip -n "$n" -br link show "v$1" | grep -q ' UP ' && continue 2
             sleep 0.05
@@ -37,7 +37,7 @@ joined() {
     done
 }
 
-# A fresh pair of namespaces, joined by so many interfaces.
+# setup: makes a new pair of namespaces, joined by so many interfaces
 interfaces=1
 setup() {
     local k
@@ -55,7 +55,7 @@ sent() { ip netns exec "$a" cat /sys/class/net/v0/statistics/tx_bytes; }
 export NCCL_SOCKET_IFNAME='' NCCL_PVRDMA_TCP_USER_TIMEOUT=2s NCCL_PVRDMA_KEEPALIVE_IDLE=1s NCCL_DEBUG=WARN
 export NCCL_PVRDMA_KEEPALIVE_INTVL=1s NCCL_PVRDMA_KEEPALIVE_CNT=2
 
-# transfer NAME ARGUMENTS...: begins one; leaves its pid when data flow.
+# transfer NAME ARGUMENTS...: starts a transfer, and sets pid when data flow
 transfer() {
     local name=$1 i
     shift
@@ -71,8 +71,8 @@ transfer() {
     return 1
 }
 
-# lose NAME WANT COMMAND...: runs a long transfer, COMMAND once data flows, and expects the transfer to fail with
-# a message that matches WANT.
+# lose NAME WANT COMMAND...: starts a long transfer, runs COMMAND once data flow, and expects the transfer to fail
+# with a message that matches WANT
 lose() {
     local name=$1 want=$2 rc=0 pid
     shift 2
@@ -92,7 +92,7 @@ lose() {
     sed 's/^/# /' "$log" | tail -n 20
 }
 
-# survive NAME FAULT REPAIR: a transfer goes on when the path is back, and all of it arrives.
+# survive NAME FAULT REPAIR: expects a transfer to go on when the path is back, and all its data to arrive
 survive() {
     local name=$1 rc=0 pid before
     export NCCL_PVRDMA_FAILOVER=1
@@ -111,7 +111,7 @@ survive() {
     echo "not ok $name: status $rc, $before bytes before the repair"
     sed 's/^/# /' "$log" | tail -n 20 | cut -c1-400
 }
-# lines N PATTERN: whether the log has so many of them within 40 s
+# lines N PATTERN: waits until the log has N lines with PATTERN, for 40 s at most
 lines() {
     local i
     for ((i = 0; i < 400; i++)); do
@@ -121,8 +121,9 @@ lines() {
     return 1
 }
 
-# go_round NAME FAULT REPAIR [PATTERN]: of two interfaces the one in use is lost; both ends go on over the other one, and
-# return when it is back; the log has the pattern. Nothing is set: two interfaces are enough. The transfer, which has no end, is interrupted.
+# go_round NAME FAULT REPAIR [PATTERN]: loses the used one of two interfaces. Both ends go on over the other one, and
+# return when the first is back. The log has PATTERN. No parameter is set, because two interfaces are enough. The
+# transfer has no end, and is interrupted.
 go_round() {
     local name=$1 pid why=''
     unset NCCL_PVRDMA_FAILOVER
@@ -148,7 +149,7 @@ near_up() { ip -n "$a" link set v0 up; }
 interface_down() { ip -n "$b" link set v0 down; }
 interface_up() { ip -n "$b" link set v0 up; }
 address_gone() { ip -n "$b" addr del 10.9.0.2/24 dev v0; }
-# The receiver's first address is another machine's, which refuses connections as a firewall may.
+# The receiver's first address now belongs to another machine, which refuses connections as a firewall may.
 address_moved() {
     ip netns add "$c" && ip -n "$b" link set v0 netns "$c" && ip -n "$c" link set v0 up &&
         ip -n "$c" addr add 10.9.0.2/24 dev v0
@@ -169,7 +170,7 @@ elif ! ip netns exec "$a" true 2>/dev/null; then
 elif [ ! -x "$build/pvn-perf" ]; then
     echo "skip link loss: pvn-perf is not built in $build"
 else
-    # Without a link both ends can only wait; in the other cases one may hear of the other's end first.
+    # Without a link both ends can only wait. In the other cases one end may learn first that the other has ended.
     reason='the comm had worked for .*; local .* v0 10\.9\.0\.[12]:[0-9]+; peer .*10\.9\.0\.[12]:.*; try: '
     lose "interface down in mid-message" "$reason.*NCCL_PVRDMA_TCP_USER_TIMEOUT" interface_down
     lose "peer's address withdrawn" "$reason" address_gone

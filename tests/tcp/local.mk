@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The TCP lane under the engine, over loopback sockets.
+# Tests of the TCP lane under the engine, over loopback sockets
 PVN_TESTS += tests/tcp/test_tcp_lane
 tests_tcp_test_tcp_lane_SOURCES = tests/tcp/test_tcp_lane.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_lane_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -11,32 +11,32 @@ tests_tcp_test_tcp_kept_SOURCES = tests/tcp/test_tcp_kept.cc tests/tcp/lane_pair
 tests_tcp_test_tcp_kept_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_kept_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Reads of large messages.
+# Tests of reads of large messages
 PVN_TESTS += tests/tcp/test_tcp_read
 tests_tcp_test_tcp_read_SOURCES = tests/tcp/test_tcp_read.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_read_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_read_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# A sender that closes.
+# Tests of a sender that closes
 PVN_TESTS += tests/tcp/test_tcp_end
 tests_tcp_test_tcp_end_SOURCES = tests/tcp/test_tcp_end.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_end_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_end_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Clear-to-send.
+# Tests of clear-to-send
 PVN_TESTS += tests/tcp/test_tcp_cts
 tests_tcp_test_tcp_cts_SOURCES = tests/tcp/test_tcp_cts.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_cts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_cts_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Lanes with a misbehaving proxy between the ends.
+# Tests of lanes with a misbehaving proxy between the ends
 PVN_TESTS += tests/tcp/test_lane_chaos
 tests_tcp_test_lane_chaos_SOURCES = tests/tcp/test_lane_chaos.cc tests/tcp/lane_pair.h \
     tests/support/chaosproxy.cc tests/support/chaosproxy.h
 tests_tcp_test_lane_chaos_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_lane_chaos_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Lanes with worker threads.
+# Tests of lanes with worker threads
 PVN_TESTS += tests/tcp/test_tcp_workers
 tests_tcp_test_tcp_workers_SOURCES = tests/tcp/test_tcp_workers.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_workers_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -54,13 +54,13 @@ if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/tcp/routes.sh tests/tcp/link_loss.sh
 PVN_SCRIPT_TESTS += tests/tcp/key.sh
 
-# Chunks sent without a copy.
+# Tests of chunks that are sent without a copy
 PVN_TESTS += tests/tcp/test_tcp_zerocopy
 tests_tcp_test_tcp_zerocopy_SOURCES = tests/tcp/test_tcp_zerocopy.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_zerocopy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_zerocopy_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Which chunks are.
+# Tests of the choice between a copy and none
 PVN_TESTS += tests/tcp/test_tcp_trial
 tests_tcp_test_tcp_trial_SOURCES = tests/tcp/test_tcp_trial.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_trial_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Two paths between two hosts. The first leads through a router whose next link gets a smaller MTU, and which does not say so: small
-# packets pass, so connections come up, and large ones are lost. The comm goes on over the other path, and does not return to
-# the first one as long as that is so. Prints TAP-like lines for tests/run-all.
+# Two paths lead between two hosts. On the first path a router's next link gets a smaller MTU, and the router does
+# not report it. Small packets pass, so connections come up, and large ones are lost. The comm goes on over the other
+# path, and does not return to the first one while that loses packets. The script prints TAP-like lines for
+# tests/run-all.
 # usage: lossy_path.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -28,7 +29,7 @@ is_up() {
     done
     return 1
 }
-# host NAMESPACE NUMBER: v0 leads to the router, v1 to the other host
+# host NAMESPACE NUMBER: makes a host whose v0 leads to the router. Its v1 leads to the other host.
 host() {
     ip link add v0 netns "$1" type veth peer name "r$2" netns "$r" &&
         ip -n "$1" addr add "10.9.$2.1/24" dev v0 && ip -n "$r" addr add "10.9.$2.254/24" dev "r$2" &&
@@ -51,7 +52,7 @@ sent() { ip netns exec "$a" cat "/sys/class/net/$1/statistics/tx_bytes"; }
 
 unset NCCL_PVRDMA_FAILOVER
 export NCCL_PVRDMA_VERIFY_TIMEOUT=1s NCCL_SOCKET_IFNAME='' NCCL_PVRDMA_TCP_USER_TIMEOUT=2s NCCL_DEBUG=WARN
-# lines N PATTERN: whether the log has so many of them within 40 s
+# lines N PATTERN: waits until the log has N lines with PATTERN, for 40 s at most
 lines() {
     local i
     for ((i = 0; i < 400; i++)); do
@@ -60,7 +61,7 @@ lines() {
     done
     return 1
 }
-# flows INTERFACE: data flow over it
+# flows INTERFACE: waits until data flow over INTERFACE
 flows() {
     local i before
     before=$(sent "$1")
@@ -70,7 +71,7 @@ flows() {
     done
     return 1
 }
-# around NAME STEP...: a transfer, during which the steps are taken; it has no end, and is interrupted
+# around NAME STEP...: takes the steps during a transfer, which has no end and is interrupted
 around() {
     local name=$1 pid why=''
     shift
@@ -93,7 +94,7 @@ around() {
     sed 's/^/# /' "$log" | tail -n 30 | cut -c1-400
 }
 mtu_1400() { ip -n "$r" link set r2 mtu 1400; }
-# A SYN has 60 bytes, a HELLO more.
+# A SYN, of 60 bytes, passes this MTU. A HELLO is larger.
 mtu_68() { ip -n "$r" link set r2 mtu 68; }
 resets() {
     # shellcheck disable=SC2046
@@ -102,12 +103,12 @@ resets() {
 path_down() { ip -n "$r" link set r2 down; }
 path_up() { ip -n "$r" link set r2 mtu "$1" up && ip -n "$r" route replace 10.9.2.0/24 dev r2; }
 comes_back_lossy() { path_up 1400; }
-# Until two attempts to come back have been given up.
+# True once both ends have given up two attempts to return.
 is_not_returned_to() { lines 4 'failback: .*no better lanes yet' && never_on_v0; }
 comes_back_sound() { path_up 1500; }
 is_returned_to() { lines 2 'returned after .*: tcp on v0' && flows v0; }
 goes_on_over_v1() { lines 2 'connected again after .*: tcp on v1' && flows v1; }
-# Both ends report each of theirs.
+# True if path v0 was lost once at most. Both ends report each loss.
 lost_v0_once() { [ "$(grep -Ec 'connected again after .*: tcp on v0' "$log")" -le 2 ]; }
 never_on_v0() { [ "$(grep -Ec '(connected again|returned) after .*: tcp on v0' "$log")" = 0 ]; }
 said_why() { grep -q 'large packets are lost on the path' "$log"; }
@@ -124,7 +125,7 @@ else
     around "large packets are lost, and another path carries them" mtu_1400 goes_on_over_v1 lost_v0_once said_why
     around "no return to a path that loses large packets" path_down goes_on_over_v1 comes_back_lossy is_not_returned_to \
         comes_back_sound is_returned_to
-    # The loss itself is known at once, and that the path is dead long before TCP_USER_TIMEOUT.
+    # The loss itself is known at once. The plugin also finds that the path is dead long before TCP_USER_TIMEOUT.
     export NCCL_PVRDMA_TCP_USER_TIMEOUT=60s NCCL_PVRDMA_HELLO_TIMEOUT=60s
     if command -v python3 >/dev/null; then
         around "a path that accepts connections and nothing more" mtu_68 resets goes_on_over_v1 never_on_v0

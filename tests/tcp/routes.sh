@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Hosts whose device k and device k are in different networks, with strict reverse-path filters; and two interfaces in one
-# network with policy rules for the source address: the connection comes up, by the interface that the routes say, and both
-# ends name it. And hosts with two networks on an interface: the one that both share is dialled.
+# Connections follow the routes of the hosts, and both ends name the interface that carries them. First, device k of
+# one host and device k of the other are in different networks, with strict reverse-path filters. Then two interfaces
+# are in one network, with policy rules for the source address. Last, an interface has two networks, and the one that
+# both hosts share is dialled.
 # run-all limit: 150
 set -u
 build=$PVN_BUILDDIR
@@ -50,7 +51,7 @@ verified() { # NAME OPTIONS...
     sed 's/^/  /' "$log" | tail -n 20
     return 1
 }
-# named NAME PATTERN...: each is in the log
+# named NAME PATTERN...: expects each pattern in the log
 named() {
     local name=$1 p
     shift
@@ -68,7 +69,7 @@ if ! hosts "$a" "$b" || ! joined "$a" e0 "$b" e1 || ! joined "$a" e1 "$b" e0; th
     exit 0
 fi
 
-# A: e0 in 10.9.0.0/24 and e1 in 10.1.0.0/24; in B they are swapped.
+# In A, e0 is in 10.9.0.0/24 and e1 in 10.1.0.0/24. In B they are swapped.
 ip -n "$a" addr add 10.9.0.1/24 dev e0
 ip -n "$b" addr add 10.9.0.2/24 dev e1
 ip -n "$a" addr add 10.1.0.1/24 dev e1
@@ -85,7 +86,7 @@ if verified "interfaces in another order" --env NCCL_PVRDMA_CONNECT_TIMEOUT=4s -
     named "interfaces in another order" 'sends to .*: tcp on e1 (device e0), ' 'receives from .*: tcp on e0, '
 fi
 
-# B's first interface is reached by the second ones of both; its answers take the first.
+# A reaches B's first interface by the second interfaces of both hosts. B's answers take the first ones.
 if hosts "$a" "$b" && joined "$a" e0 "$b" e0 && joined "$a" e1 "$b" e1; then
     for v in 4 6; do
         net='10.%s.0.%s/24' len=32
@@ -105,7 +106,7 @@ if hosts "$a" "$b" && joined "$a" e0 "$b" e0 && joined "$a" e1 "$b" e1; then
     done
 fi
 
-# Both in one network, and each address leaves by its own interface.
+# Both interfaces are in one network, and each address leaves by its own interface.
 if hosts "$a" "$b" "$m" && ip -n "$m" link add bridge type bridge && ip -n "$m" link set bridge up; then
     q=0
     for n in "$a" "$b"; do
@@ -129,13 +130,14 @@ if hosts "$a" "$b" "$m" && ip -n "$m" link add bridge type bridge && ip -n "$m" 
     fi
 fi
 
-# A public and a private network on one interface of each host. two_networks A'S-PUBLIC A'S-PRIVATE B'S-PUBLIC-OR-NONE B'S-PRIVATE
+# two_networks A'S-PUBLIC A'S-PRIVATE B'S-PUBLIC-OR-NONE B'S-PRIVATE: gives one interface of each host a public and a
+# private network
 two_networks() {
     hosts "$a" "$b" && joined "$a" e0 "$b" e0 && ip -n "$a" addr add "$1" dev e0 nodad 2>/dev/null || return 1
     [ -z "$3" ] || ip -n "$b" addr add "$3" dev e0 nodad 2>/dev/null || return 1
     ip -n "$a" addr add "$2" dev e0 nodad 2>/dev/null && ip -n "$b" addr add "$4" dev e0 nodad 2>/dev/null
 }
-# From A to B and from B to A: the data go between these two addresses. between NAME A'S B'S
+# between NAME A'S B'S: expects the data from A to B, and from B to A, to go between these two addresses
 between() {
     local n
     for n in "$a,$b" "$b,$a"; do
@@ -157,6 +159,6 @@ if two_networks 203.0.113.1/24 10.0.0.1/24 198.51.100.2/24 10.0.0.2/24; then
     ip -n "$b" route add unreachable 10.0.0.1
     between "a private network of the same numbers leads nowhere" 203.0.113.1: 198.51.100.2:
 fi
-# The kernel has the address that was added last in front.
+# The kernel lists the address that was added last first.
 two_networks fd00::1/64 2001:db8:1::1/64 '' fd00::2/64 && between "IPv6, one host is in the private network alone" '[fd00::1]' '[fd00::2]'
 two_networks fd00::1/64 2001:db8:1::1/64 2001:db8:2::2/64 fd00::2/64 && between "IPv6, the network that both ends share is dialled" '[fd00::1]' '[fd00::2]'

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The TCP lane with a proxy between its ends that cuts, delays, reorders and ends its streams.
+// The TCP lane with a proxy between its ends that cuts, delays, reorders and ends its streams
 #include "support/chaosproxy.h"
 #include "tcp/lane_pair.h"
 
@@ -22,7 +22,8 @@ constexpr auto kToClient = ChaosProxy::kToClient;
 struct ChaosPair : LanePair {
     std::unique_ptr<ChaosProxy> proxy;
 
-    // zerocopy: chunks from this many bytes on are not copied; 0: all are.
+    // zerocopy: chunks of at least this many bytes are sent without a copy; 0: all chunks are
+    // copied
     void open_through(int streams, size_t zerocopy, size_t chunk, ChaosProxy::Plan plan = {})
     {
         ASSERT_EQ(0, pvn_poller_get());
@@ -56,7 +57,7 @@ struct ChaosPair : LanePair {
     }
 };
 
-// Messages in flight from one end to the other, each between guard bytes.
+// Messages in flight from one end to the other. Each lies between guard bytes.
 class Traffic
 {
   public:
@@ -81,7 +82,8 @@ class Traffic
                 p.kept.push_back(std::move(buffer));
     }
 
-    // Posts and tests once around, as a proxy thread does. 0, or the first error of either end.
+    // Posts and tests each message once, as NCCL's proxy thread does. Returns 0, or the first error
+    // of either end.
     int turn()
     {
         if (sent_rc == 0)
@@ -96,7 +98,7 @@ class Traffic
         return st == n && rt == n;
     }
 
-    // Until everything has arrived, or an end reports an error.
+    // Repeats turn() until everything has arrived, or an end reports an error.
     int run()
     {
         EXPECT_TRUE(ChaosProxy::wait_for([&] {
@@ -192,8 +194,8 @@ class Traffic
 struct Shape {
     int streams;
     size_t zerocopy;
-    int workers = 0;     // these move every piece that is not tiny
-    bool shared = false; // clear-to-send, and failover: entries come between acknowledgements
+    int workers = 0;     // threads that move every piece that is not tiny
+    bool shared = false; // clear-to-send and failover: entries come between acknowledgements
     bool sealed = false;
 };
 
@@ -211,14 +213,15 @@ class LaneChaos : public testing::TestWithParam<Shape>
         p.sealed = GetParam().sealed;
     }
 
-    // One more of these, with copies by the comm's thread or without a copy.
+    // Opens one more pair of this shape, in which no worker threads copy.
     void open_another(ChaosPair &pair)
     {
         pair.sealed = GetParam().sealed;
         pair.open_through(streams, zerocopy, 8192);
     }
 
-    // Traffic goes on until the receiver reports the loss of its lane, and nothing was written outside of buffers.
+    // Runs traffic until the receiver reports the loss of its lane. Expects no write outside of
+    // buffers.
     static void expect_a_loss(ChaosPair &pair, Traffic &t)
     {
         EXPECT_TRUE(ChaosProxy::wait_for([&] {
@@ -230,7 +233,7 @@ class LaneChaos : public testing::TestWithParam<Shape>
         t.expect_guards_whole();
     }
 
-    // Data that are to go without a copy do so.
+    // Data that should go without a copy did so.
     void TearDown() override
     {
         if (zerocopy && p.tx) {
@@ -269,7 +272,7 @@ TEST_P(LaneChaos, RandomPiecesAndPauses)
     EXPECT_LT(t.total() / 3000, p.proxy->total(kToServer).writes);
 }
 
-// Whatever the others bring first, messages complete in order and whole.
+// Messages complete in order and whole, whichever stream delivers first.
 TEST_P(LaneChaos, StreamsTakeTurnsInStandingStill)
 {
     p.open_through(streams, zerocopy, 8192);
@@ -306,8 +309,8 @@ TEST_P(LaneChaos, StallInTheMiddle)
     EXPECT_LT(0u, p.proxy->total(kToServer).stalls);
 }
 
-// The end of a stream at any byte of a header or a payload: both ends report it, nothing is written
-// where it does not belong, and a comm beside it goes on.
+// A stream is reset at any byte of a header or payload. Both ends report it, nothing is written
+// outside its buffer, and a comm beside it goes on.
 TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
 {
     ChaosPair beside;
@@ -325,7 +328,7 @@ TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
         pair.proxy->set(0, kToServer, f);
         EXPECT_TRUE(ChaosProxy::wait_for([&] {
             t.turn();
-            /* The end that hears first gives up the whole lane, as a comm does. */
+            /* As a comm does, the end that gets the error first gives up the whole lane. */
             if (t.sent_rc)
                 pair.close_lane(pair.tx);
             if (t.got_rc)
@@ -336,7 +339,7 @@ TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
             << " received";
         EXPECT_EQ(-ECONNRESET, t.got_rc);
         EXPECT_NE(nullptr, pvn_engine_err(pair.erx));
-        /* A sender whose last byte the kernel has taken is done and need not hear. */
+        /* A sender is done once the kernel has taken its last byte. So it need not get the error. */
         if (t.st < t.n) {
             EXPECT_TRUE(t.sent_rc == -ECONNRESET || t.sent_rc == -EPIPE) << t.sent_rc;
             EXPECT_NE(nullptr, pvn_engine_err(pair.etx));
@@ -350,20 +353,20 @@ TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
     other.expect_all_right();
 }
 
-// All streams end in one direction, the first at any byte of a header or payload: a peer that has
-// closed.
+// A peer has closed: all streams end in one direction, the first at any byte of a header or
+// payload.
 TEST_P(LaneChaos, HalfCloseIsTheEnd)
 {
     for (const uint64_t at : {0, 17, 64, 3000}) {
-        /* Behind messages that nobody can complete any more the end is not read; the control
-         * connection, which is not here, reports it then. */
+        /* The receiver does not read the end behind messages that cannot complete any more. The
+         * control connection, which this test lacks, reports the end then. */
         if (at == 3000 && streams > 1)
             continue;
         SCOPED_TRACE("end after " + std::to_string(at) + " bytes");
         ChaosPair pair;
         open_another(pair);
         Traffic t(pair, 60, 200000, 7);
-        /* Each once: a fault at byte 0 may fire before the next call. */
+        /* Each fault is set once, because a fault at byte 0 may fire before the next call. */
         for (int i = 0; i < streams; i++) {
             ChaosFault f;
             f.half_close_at = i == 0 ? at : 0;
@@ -374,7 +377,8 @@ TEST_P(LaneChaos, HalfCloseIsTheEnd)
     }
 }
 
-// One stream ends in the middle of a message, or of the record of one, and the others live: whatever is behind is lost.
+// One stream ends in the middle of a message or of a message's record, and the others live.
+// Everything behind is lost.
 TEST_P(LaneChaos, HalfCloseInTheMiddleOfAMessageIsALoss)
 {
     for (const uint64_t at : {1, 5, 17, 60}) {
@@ -392,7 +396,7 @@ TEST_P(LaneChaos, HalfCloseInTheMiddleOfAMessageIsALoss)
     }
 }
 
-// A network that takes everything and delivers nothing: calls return, nothing completes, close
+// The network takes everything and delivers nothing. Calls return, nothing completes, and close
 // works.
 TEST_P(LaneChaos, BlackHoleBlocksNobody)
 {
@@ -403,8 +407,8 @@ TEST_P(LaneChaos, BlackHoleBlocksNobody)
     Traffic t(p, 60, 200000, 8);
     ASSERT_TRUE(ChaosProxy::wait_for([&] {
         EXPECT_EQ(0, t.turn());
-        /* An acknowledged message is not done before it has arrived: not enough is sent for all
-         * streams. */
+        /* An acknowledged message is not done before it arrives. So too little is sent to reach
+         * all streams. */
         return p.proxy->total(kToServer).stalls >=
                (zerocopy || GetParam().shared ? 1u : static_cast<unsigned>(streams));
     }));
@@ -414,10 +418,11 @@ TEST_P(LaneChaos, BlackHoleBlocksNobody)
     t.expect_guards_whole();
 }
 
-// Every bit of the first header: whatever it makes of it, the receiver writes nowhere else.
+// A byte of the first header is damaged. Whatever it then says, the receiver writes nowhere else.
 TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
 {
-    // The kernel does not look at the first byte of a record: it says nothing, for the true type is sealed.
+    // The kernel ignores the first byte of a record. It has no meaning, because the true type is
+    // sealed.
     for (uint64_t at = p.sealed && is_sealed_by_kernel() ? 1 : 0; at < PVN_FRAME_LEN; at++) {
         SCOPED_TRACE("byte " + std::to_string(at));
         ChaosPair pair;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The TCP lane with clear-to-send, for comms that ranks may share, over loopback sockets.
+// The TCP lane with clear-to-send, for comms that ranks may share, over loopback sockets
 #include "tcp/lane_pair.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Receive {
     std::vector<std::vector<uint8_t>> in;
     pvn_req *req = nullptr;
 
-    // A buffer for each tag.
+    // Posts a receive with a buffer for each tag.
     void post(LanePair &p, const std::vector<int> &tags, size_t size)
     {
         void *data[PVN_MAX_RECVS];
@@ -64,7 +64,8 @@ struct Receive {
     }
 };
 
-// Until it is sent or the comm has failed. The receiver is called, too, as NCCL does.
+// Repeats isend until it is posted or the comm has failed. The receiver is called, too, as NCCL
+// does.
 pvn_req *send_once(LanePair &p, const std::vector<uint8_t> &m, int tag)
 {
     pvn_req *s = nullptr;
@@ -76,7 +77,7 @@ pvn_req *send_once(LanePair &p, const std::vector<uint8_t> &m, int tag)
     return s;
 }
 
-// Tests it until it is done, while both ends are called.
+// Tests a request until it is done, while both ends are called.
 void end(LanePair &p, pvn_req *req, size_t *sizes)
 {
     int done = 0;
@@ -121,7 +122,7 @@ TEST_P(TcpCts, ASendWaitsForAReceiveWithItsTag)
     EXPECT_EQ(0u, pvn_engine_get_stats(p.erx)->unexpected);
 }
 
-// Ranks in any order within what is posted, sizes of one chunk and of many.
+// Ranks send in any order within the posted receives. Sizes are of one chunk and of many.
 TEST_P(TcpCts, GroupsInAnyOrderArriveWhole)
 {
     constexpr int GROUPS = 400, DEPTH = 20;
@@ -187,7 +188,7 @@ TEST_P(TcpCts, GroupsInAnyOrderArriveWhole)
         end(p, q, nullptr);
 }
 
-// Entries are read together, and those behind the first go out together.
+// The sender reads entries together. The receiver sends the entries after the first one together.
 TEST(TcpCtsCost, ReceivesOfOnePassShareCalls)
 {
     enum { ROUNDS = 100, N = 16 };
@@ -206,7 +207,7 @@ TEST(TcpCtsCost, ReceivesOfOnePassShareCalls)
             finish(s[i], r[i].req, nullptr, nullptr);
     }
     EXPECT_LE(pvn_tcp_lane_get_stats(p.rx)->cts_calls, 2u * ROUNDS);
-    // One that may come too early for all but the first entry, and one that finds the others.
+    // One read may come too early for all but the first entry. Another finds the others.
     EXPECT_LE(pvn_tcp_lane_get_stats(p.tx)->cts_calls, 5u * ROUNDS);
 }
 
@@ -226,7 +227,7 @@ TEST(TcpCtsCost, CommsWithoutItSendNoEntries)
     EXPECT_EQ(-EOPNOTSUPP, p.rx->data->post_cts(p.rx, 0, 0, nullptr));
 }
 
-// How many of n entries, posted one at a time, reach a sender that uses none.
+// Posts n entries one at a time. Returns how many reach a sender that uses none.
 int entries_of(int n, int lanes)
 {
     LanePair p;
@@ -250,7 +251,8 @@ int entries_of(int n, int lanes)
     return come;
 }
 
-// Entries are not held back where another stream may have brought the messages that this one lacks.
+// Entries are held back while the sender has unused ones, but not with several lanes, where another
+// one may have brought the messages that this lane lacks.
 TEST(TcpCtsCost, HeldBackWhileTheSenderHasMore)
 {
     EXPECT_EQ(20, entries_of(20, 2));
@@ -258,7 +260,7 @@ TEST(TcpCtsCost, HeldBackWhileTheSenderHasMore)
     EXPECT_LE(10, entries_of(20, 1));
 }
 
-// A sender that waits for long costs no system call of its own.
+// A sender that waits for long makes no system call for entries.
 TEST(TcpCtsCost, AWaitingSenderIsIdle)
 {
     LanePair p;
@@ -281,7 +283,7 @@ TEST(TcpCtsCost, AWaitingSenderIsIdle)
     EXPECT_EQ(m, r.in[0]);
 }
 
-// A sender that closes with entries unread: what it has sent before arrives.
+// A sender closes with entries unread. Everything that it sent before arrives.
 TEST(TcpCtsEnd, ClosingWithEntriesUnread)
 {
     LanePair p;
@@ -311,9 +313,9 @@ TEST(TcpCtsEnd, ClosingWithEntriesUnread)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
-// A receive for which there is no send, posted when the sender has closed: its entry meets a socket that is gone,
-// and the reset that comes back takes what is still in flight. What has arrived stays; so does all that was
-// reported sent where chunks are acknowledged.
+// A receive without a send is posted after the sender has closed. Its entry reaches a socket that
+// is gone, and the reset in return discards data in flight. Data that have arrived stay. If chunks
+// are acknowledged, so does everything that was reported sent.
 class TcpCtsLate : public testing::TestWithParam<bool>
 {
 };
@@ -325,7 +327,7 @@ TEST_P(TcpCtsLate, AReceiveBehindTheEnd)
     p.clear_to_send = true;
     p.acknowledged = GetParam();
     if (p.acknowledged)
-        p.rcvbuf = 64 << 10; // most of it would be in flight
+        p.rcvbuf = 64 << 10; // most of the message would be in flight
     p.open();
     std::vector<uint8_t> m = bytes::of(p.acknowledged ? 1 << 20 : 1000, 3);
     Receive r, more;
@@ -356,7 +358,8 @@ TEST_P(TcpCtsLate, AReceiveBehindTheEnd)
         << p.rx->err.reason[0];
 }
 
-// A send came too early and found no buffer. Now all is sent and received, and no message waits for an entry.
+// A send came too early and found no buffer. By now everything is sent and received, and no message
+// waits for an entry.
 class TcpCtsClosed : public testing::TestWithParam<bool>
 {
 };
@@ -407,7 +410,8 @@ TEST_P(TcpCtsClosed, AReceiverThatClosesWhenItHasAll)
     EXPECT_TRUE(sent[0] && sent[1]);
 }
 
-// The stream of the entries is reset, the others live: the call that sends an entry learns it, and nobody else.
+// The entries' stream is reset, and the others live. Only the call that sends an entry gets the
+// error.
 TEST(TcpCtsEnd, AResetThatAnEntryMeets)
 {
     LanePair p;
@@ -446,7 +450,7 @@ TEST(TcpCtsEnd, AReceiverThatHasGone)
 
 // ---- peers that break the rules ----
 
-// True if nothing is on its path from the receiver's end, nor waits in the sender's socket.
+// True if no byte is on its path from the receiver's end, or unread in the sender's socket.
 bool all_is_read(const LanePair &p)
 {
     int unread = -1, unsent = -1;
@@ -455,7 +459,7 @@ bool all_is_read(const LanePair &p)
     return unread == 0 && unsent == 0;
 }
 
-// The sender's error when its peer has sent these bytes; "" if it takes them all.
+// Returns the sender's error after its peer has sent these bytes; "" if it accepts them all.
 std::string answer(const std::vector<uint8_t> &b)
 {
     LanePair p;
@@ -533,7 +537,7 @@ class TcpCtsSender : public testing::Test
         ASSERT_EQ(static_cast<ssize_t>(b.size()),
                   send(p.dialed[0], b.data(), b.size(), MSG_NOSIGNAL));
     }
-    // The receiver's error once it has read all of it.
+    // Returns the receiver's error once it has read everything.
     std::string error()
     {
         int rc = 0;
@@ -615,7 +619,7 @@ TEST_F(TcpCtsSender, AMessageWithTwoSizesIsRefused)
     EXPECT_NE(std::string::npos, error().find("do not fit together"));
 }
 
-// A chunk that has come once is dropped, also behind the end of its receive.
+// A duplicate of a chunk is dropped, also after the end of its receive.
 TEST_F(TcpCtsSender, AChunkThatComesAgainIsDropped)
 {
     frame(f);
@@ -651,7 +655,7 @@ TEST(TcpCtsEntry, RoundTripAndPieces)
         pvn_cts c = {};
         size_t len = pvn_cts_encode(n, b, e);
         for (size_t k = 0; k < len; k++) {
-            std::vector<uint8_t> part(e, e + k); // AddressSanitizer sees what is behind it
+            std::vector<uint8_t> part(e, e + k); // exact size for AddressSanitizer
             ASSERT_EQ(0, pvn_cts_decode(part.data(), k, &c));
         }
         ASSERT_EQ(static_cast<int>(len), pvn_cts_decode(e, sizeof(e), &c));
@@ -663,7 +667,7 @@ TEST(TcpCtsEntry, RoundTripAndPieces)
     }
 }
 
-// Whatever the bytes are: what is taken is an entry of the length that it says.
+// Any bytes that the decoder accepts are an entry of the length that they state.
 TEST(TcpCtsEntry, AnyBytesThatAreTakenAreAnEntryOfTheirLength)
 {
     std::mt19937 rnd(3);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A sender that closes its end: what it has sent arrives, whichever stream or lane ends first, and a receive that
-// nothing more can come for fails.
+// A sender closes its end. Everything that it sent arrives, whichever stream or lane ends first. A
+// receive for which nothing can come any more fails.
 #include "tcp/lane_pair.h"
 
 namespace
@@ -19,7 +19,7 @@ struct Receive {
         ASSERT_EQ(0, pvn_engine_irecv(e, 1, &data, &room, &tag, nullptr, &req));
         ASSERT_TRUE(req);
     }
-    // 1: done, 0: still open, or the error.
+    // Returns 1 if the receive is done, 0 if it is still open, or the error.
     int test(int calls = 20000)
     {
         int rc = 0, done = 0;
@@ -29,7 +29,8 @@ struct Receive {
     }
 };
 
-// Bytes offset to offset + len of a message of `total`, of which each is the message's number.
+// Sends the bytes from offset to offset + len of a message of `total` bytes. Each byte is the
+// message's number.
 void send_chunk(int fd, uint64_t seq, uint64_t total, uint16_t chunk, uint64_t offset, uint32_t len,
                 int tag = 0)
 {
@@ -70,7 +71,7 @@ class TcpEnd : public testing::Test
     }
 };
 
-// The message before the one that has come was never sent.
+// The message before the one that arrived was never sent.
 TEST_F(TcpEnd, BeforeAMessageThatOthersAreBehind)
 {
     first.post(p.erx, 100);
@@ -80,7 +81,7 @@ TEST_F(TcpEnd, BeforeAMessageThatOthersAreBehind)
     fails(first);
 }
 
-// Its second half was not, and there is no receive for the one that has come.
+// Half of the first message was never sent, and the message that arrived has no receive.
 TEST_F(TcpEnd, InAMessageThatOthersAreBehind)
 {
     first.post(p.erx, 100);
@@ -90,7 +91,7 @@ TEST_F(TcpEnd, InAMessageThatOthersAreBehind)
     fails(first);
 }
 
-// All is there, and its receives come later.
+// Both messages have arrived, and their receives come later.
 TEST_F(TcpEnd, AnEndBeforeTheReceivesLosesNothing)
 {
     send_chunk(p.dialed[0], 0, 10, 0, 0, 10);
@@ -108,7 +109,7 @@ TEST_F(TcpEnd, AnEndBeforeTheReceivesLosesNothing)
     fails(first);
 }
 
-// One is kept aside, and its receive comes when all streams have ended.
+// One message is in the unexpected-message queue. Its receive comes after all streams have ended.
 TEST_F(TcpEnd, BehindAMessageWithoutAReceive)
 {
     send_chunk(p.dialed[0], 0, 10, 0, 0, 10, 9);
@@ -124,7 +125,8 @@ TEST_F(TcpEnd, BehindAMessageWithoutAReceive)
     fails(first);
 }
 
-// The next message waits until one that is kept aside, of which 256 others are ahead by now, is received.
+// Puts a message without a receive into the unexpected-message queue, and lets 255 others overtake
+// it. The next message waits until the first is received.
 static void keep_one_aside(pvn_engine *e, int fd, Receive &others)
 {
     send_chunk(fd, 0, 10, 0, 0, 10, 9);
@@ -155,7 +157,7 @@ TEST_F(TcpEnd, BehindAMessageThatIsKeptAside)
     EXPECT_EQ(1, first.test());
 }
 
-// Two lanes: the streams of the other one may be slower.
+// One of two lanes has ended, and the streams of the other may be slower.
 class TcpEndOfLanes : public testing::Test
 {
   protected:
@@ -197,7 +199,7 @@ TEST_F(TcpEndOfLanes, WhatTheSlowerOneBringsArrives)
     EXPECT_EQ(-ECONNRESET, behind.test());
 }
 
-// The first message comes by the lane that ends last.
+// The first message arrives on the lane that ends last.
 TEST_F(TcpEndOfLanes, WhatWaitsForTheSlowerOneArrives)
 {
     r.post(e, 100);
@@ -212,7 +214,8 @@ TEST_F(TcpEndOfLanes, WhatWaitsForTheSlowerOneArrives)
     EXPECT_EQ(1, behind.in[9]);
 }
 
-// A message that waits in the second lane, while the first one has ended, finds its place when another receive comes.
+// A message waits in the second lane after the first lane has ended. The engine takes it when
+// another receive comes.
 TEST_F(TcpEndOfLanes, WhatWaitsBehindAMessageThatIsKeptAsideArrives)
 {
     keep_one_aside(e, q.dialed[1], r);
@@ -226,8 +229,8 @@ TEST_F(TcpEndOfLanes, WhatWaitsBehindAMessageThatIsKeptAsideArrives)
     EXPECT_EQ(1, behind.test());
 }
 
-// The sender closes while small messages, which are done for it, are not acknowledged; acknowledgements of the first
-// ones make its machine reset the connection. All arrive nevertheless.
+// The sender closes while its small messages are done but not acknowledged. Acknowledgements of the
+// first ones make its kernel reset the connection. All messages arrive nevertheless.
 TEST(TcpEndKept, BeforeItsAcknowledgements)
 {
     LanePair p;

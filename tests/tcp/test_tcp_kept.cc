@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Small messages that are done when the kernel has them, and acknowledged later, many at a time.
+// Small messages are done when the kernel has them, and are acknowledged later, many at a time.
 #include "tcp/lane_pair.h"
 
 namespace
 {
 
-// Sends and tests without any call of the receiver: whether the send is done within so many tests.
+// Sends and tests without any call of the receiver. True if the send is done within 1000 tests.
 static bool is_done_alone(LanePair *p, const std::vector<uint8_t> &m, pvn_req **s)
 {
     int done = 0;
@@ -16,7 +16,8 @@ static bool is_done_alone(LanePair *p, const std::vector<uint8_t> &m, pvn_req **
     return done;
 }
 
-// Kept messages are acknowledged, at the latest when the ends are looked at, as the comms do ten times a second.
+// Calls both ends until all kept messages are acknowledged. overdue() is the periodic check that
+// comms make ten times a second. It acknowledges the rest.
 static void settle(LanePair *p)
 {
     int turns = 0;
@@ -31,7 +32,8 @@ static void settle(LanePair *p)
     EXPECT_EQ(0, pvn_engine_kept(p->etx));
 }
 
-// A small message is done when the kernel has it, whatever the receiver does; a larger one is acknowledged first.
+// A small message is done when the kernel has it, whatever the receiver does. A larger one is
+// acknowledged first.
 TEST(TcpLaneKeeps, ASmallSendIsDoneBeforeItsReceiverCalls)
 {
     for (int streams : {1, 3}) {
@@ -57,7 +59,8 @@ TEST(TcpLaneKeeps, ASmallSendIsDoneBeforeItsReceiverCalls)
     }
 }
 
-// Messages of 8 bytes, eight at a time: acknowledgements, which nobody waits for, share calls at both ends.
+// Messages of 8 bytes, eight at a time. Nobody waits for their acknowledgements, which share system
+// calls at both ends.
 TEST(TcpLaneKeeps, AcknowledgementsShareACall)
 {
     LanePair p;
@@ -88,7 +91,7 @@ TEST(TcpLaneKeeps, AcknowledgementsShareACall)
     settle(&p);
 }
 
-// Behind a small message come large ones, by other streams: its copy gives its place back.
+// A small message is followed by large ones on other streams. Its copy is freed nevertheless.
 TEST(TcpLaneKeeps, OneThatIsLeftBehindIsAcknowledged)
 {
     LanePair p;
@@ -110,8 +113,9 @@ TEST(TcpLaneKeeps, OneThatIsLeftBehindIsAcknowledged)
     EXPECT_EQ(0, pvn_engine_kept(p.etx));
 }
 
-// Posts so many receives and sends one large message into the first of them: the calls by which the receiver has acknowledged
-// it when it is reported, and after its next poll.
+// Posts `receives` receives and sends one large message into the first. Returns the receiver's
+// system calls for acknowledgements by the time that the message is reported, and after the next
+// poll.
 struct AckCalls {
     uint64_t reported, polled;
 };
@@ -147,8 +151,8 @@ static AckCalls calls_to_acknowledge(int receives, size_t zerocopy)
     return calls;
 }
 
-// A large message is acknowledged before it is reported only where its pages may be overwritten after a reset, or where the
-// receiver waits for nothing else and may not call again. The caller gets any other one first.
+// A large message is reported before it is acknowledged, except in two cases. Its pages may be
+// overwritten after a reset, or the receiver waits for nothing else and may make no further call.
 TEST(TcpLaneAcknowledges, WhatWasCopiedWithTheNextPoll)
 {
     AckCalls calls = calls_to_acknowledge(2, 0);

@@ -73,7 +73,7 @@ TEST_P(TcpLane, SendsBeforeReceivesWait)
     EXPECT_EQ(out, in);
 }
 
-// 8 in flight, random sizes: what NCCL's proxy does.
+// 8 messages of random sizes in flight, as NCCL's proxy has
 TEST_P(TcpLane, PipelineOfRandomSizes)
 {
     const int total = 600, depth = 8;
@@ -192,8 +192,8 @@ TEST(TcpLaneErrors, TooLongForTheReceive)
         EXPECT_EQ(0, b);
 }
 
-// A chunk for which the others have left no bytes would be written when its receive is done, or into
-// memory of a message that was kept aside, which is freed then.
+// The bytes of a message's chunks exceed the message. The last chunk would be written after its
+// receive is done, or into freed memory of the unexpected-message queue.
 TEST(TcpLaneErrors, ChunksOfMoreBytesThanTheirMessage)
 {
     for (int tag : {5, 6}) { // of the receive: that of the message, or another one
@@ -326,7 +326,7 @@ TEST(TcpLaneIdle, CostsNoSystemCall)
     EXPECT_EQ(0, memcmp(in, "12345678", 8));
 }
 
-// One pass over idle comms as NCCL's proxy makes it. Returns how many of the lanes were polled.
+// Makes one pass over idle comms as NCCL's proxy does. Returns how many of the lanes were polled.
 static int pass(const std::vector<pvn_req *> &requests)
 {
     int polls = 0, done = 0;
@@ -393,7 +393,7 @@ TEST(TcpLaneIdle, OneOfManyCommsIsPolledInAPass)
         EXPECT_EQ(0, memcmp(bytes.data(), "12345678", 8));
 }
 
-// A comm that is alone, or whose neighbours are not called any more, is polled at each test.
+// A comm that is alone, or whose neighbours are no longer called, is polled in each test.
 TEST(TcpLaneIdle, ACommOnItsOwnIsPolledAtEachTest)
 {
     LanePair p;
@@ -438,7 +438,7 @@ TEST(TcpLaneBatch, SmallMessagesShareCalls)
     EXPECT_EQ(0, memcmp(in[7], "abcdefgh", 8));
 }
 
-// Polls a receive that nothing comes for: the calling thread is idle.
+// Polls a receive for which nothing arrives. So the calling thread counts as idle.
 static void be_idle(pvn_req *r)
 {
     int done = 0;
@@ -463,8 +463,8 @@ TEST(TcpLaneBatch, MessagesOfAnIdleThreadDoNotWait)
     }
 }
 
-// Two messages of n bytes: the sender's system calls for the second. idle: the thread was,
-// between them.
+// Sends two messages of n bytes. Returns the sender's system calls for the second. idle: the thread
+// was idle between them.
 static uint64_t calls_for_second(bool batch, size_t n, bool idle)
 {
     LanePair p;
@@ -500,9 +500,9 @@ TEST(TcpLaneBatch, ALoneMessageThatIsALittleMoreThanAPacketGoesInHalves)
     EXPECT_EQ(1u, calls_for_second(false, 64 << 10, true)) << "it is not known which are lone";
 }
 
-// Streams of messages over several comms as NCCL's proxy moves them: every pass posts one message
-// on each and tests the oldest, with 8 in flight. Returns the system calls that sent something, per
-// message.
+// Moves streams of messages over several comms as NCCL's proxy does: every pass posts one message
+// on each comm and tests the oldest, with 8 in flight. Returns the system calls that sent
+// something, per message.
 static double calls_per_message(int comms, size_t n, int messages)
 {
     enum { DEPTH = 8 };
@@ -607,7 +607,8 @@ TEST(TcpLaneStreams, ALoneOneSharesWithNobody)
     }
 }
 
-// A lone small message stays in the kernel's queue until the next call; nobody may notice.
+// A lone small message stays in the kernel's queue until the next call. Callers must not notice
+// that.
 class TcpLanePeek : public testing::Test
 {
   protected:
@@ -625,7 +626,7 @@ class TcpLanePeek : public testing::Test
         }
         look_in_vain(0);
     }
-    // The receiver waits: what comes next is a lone message.
+    // The receiver waits, so the next message is a lone one.
     void look_in_vain(int i)
     {
         int done = 0;

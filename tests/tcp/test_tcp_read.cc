@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// When a receiving TCP lane asks the kernel for more of a large message.
+// When a receiving TCP lane reads more of a large message from the kernel
 #include "tcp/lane_pair.h"
 
 #include <cerrno>
@@ -9,7 +9,7 @@
 namespace
 {
 
-// A large message of which the kernel has only a part, behind another one or alone.
+// The kernel has only a part of a large message, which is alone or follows another one.
 struct PartOfAMessage : LanePair {
     std::vector<uint8_t> first = std::vector<uint8_t>(128 << 10),
                          large = std::vector<uint8_t>(6 << 20);
@@ -40,7 +40,7 @@ struct PartOfAMessage : LanePair {
         r[1] = receive(large_in);
     }
 
-    // Reads while the sender adds nothing.
+    // Returns the reads in so many polls while the sender adds nothing.
     uint64_t reads_of(int polls)
     {
         int done = 0;
@@ -51,7 +51,7 @@ struct PartOfAMessage : LanePair {
         return pvn_tcp_lane_get_stats(rx)->rx_calls - before;
     }
 
-    // The rest arrives, too.
+    // Expects the rest to arrive, too.
     void complete()
     {
         if (r[0])
@@ -65,7 +65,8 @@ struct PartOfAMessage : LanePair {
 void middle_is_waited_for(const char *receiver_cc)
 {
     enum { POLLS = 400, LEAST_NS = 128 * 1024 / 8 };
-    // The two messages do not follow each other if this thread is interrupted between them.
+    // The two messages may arrive apart if this thread is interrupted between them. Then the test
+    // is repeated.
     for (int tries = 0; tries < 20; tries++) {
         PartOfAMessage p;
         p.receiver_cc = receiver_cc;
@@ -91,7 +92,7 @@ TEST(TcpRead, TheMiddleOfAStreamOfLargeMessagesIsWaitedFor)
     middle_is_waited_for("reno");
 }
 
-// The receiver's congestion control, here and below, is that of its answers, of no consequence.
+// The receiver's congestion control, here and below, applies to its own data and does not matter.
 TEST(TcpRead, SoItIsByAReceiverWhoseOwnConnectionsArePaced)
 {
     if (!has_bbr())
@@ -118,7 +119,7 @@ TEST(TcpRead, WhatASenderWithBbrSendsIsReadAsItComes)
     p.complete();
 }
 
-// The bytes that the kernel waits for on a socket before it calls it readable.
+// Returns the number of bytes that a socket must have before the kernel reports it readable.
 int low_watermark(int fd)
 {
     int bytes = -1;
@@ -152,7 +153,7 @@ TEST(TcpRead, WhatASenderWithBbrSendsIsAcknowledgedOnArrival)
     EXPECT_EQ(1, low_watermark(fd)) << "small messages are";
     send_and_receive(p, 65536);
     EXPECT_GT(low_watermark(fd), 1 << 20);
-    // An idle stream is left to epoll, which has to see a message that is shorter than that.
+    // An idle stream is left to epoll, which must report messages shorter than the watermark.
     for (int i = 0; i < 3; i++) {
         char in[8];
         void *buf = in;

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The choice if large messages are copied: what the kernel says of the path, and what takes less
-// processor time. Loopback copies, so the kernel's other answer comes from this file, and so does the thread's
-// processor clock: both by functions that stand before those of the C library.
+// The plugin chooses whether large messages are copied: by the kernel's report on the path, and by
+// the processor time of both methods. Loopback always copies. So this file supplies the kernel's
+// other report and the thread's processor clock, by functions that come before those of the C
+// library.
 #include "tcp/lane_pair.h"
 
 #include <cerrno>
@@ -16,12 +17,12 @@ namespace
 {
 
 struct {
-    bool not_copied;                      // what the kernel is made to say
+    bool not_copied;                      // the kernel reports zero-copy
     int refusal;                          // errno of sending with MSG_ZEROCOPY; 0: the kernel's own
     uint32_t min_rtt_us;                  // of any connection
-    uint64_t copy_ns, splice_ns;          // per KiB
-    uint64_t clock_ns, readings;          // of the thread's processor clock
-    size_t probes, answers, probed_bytes; // sends with MSG_ZEROCOPY, what the kernel said of them
+    uint64_t copy_ns, splice_ns;          // processor time per KiB
+    uint64_t clock_ns, readings;          // the thread's processor clock, and how often it was read
+    size_t probes, answers, probed_bytes; // sends with MSG_ZEROCOPY, the kernel's reports of them
 } kernel;
 
 } // namespace
@@ -93,7 +94,7 @@ namespace
 constexpr size_t ZEROCOPY = 64 << 10; // the size that may be sent without a copy
 constexpr size_t MSG = 1 << 20;
 constexpr size_t HEAD = PVN_FRAME_LEN;
-constexpr int ENOUGH = 40; // messages, until which a trial has ended
+constexpr int ENOUGH = 40; // messages after which a trial has ended
 
 class TcpTrial : public testing::Test
 {
@@ -148,7 +149,7 @@ class TcpTrial : public testing::Test
     }
 };
 
-// As the kernel itself says of loopback.
+// The kernel itself reports a copy on loopback.
 TEST_F(TcpTrial, WhereTheKernelCopiesSoDoesThePlugin)
 {
     open();
@@ -190,7 +191,7 @@ TEST_F(TcpTrial, WhereItIsNotMuchCheaperAllIsCopied)
     EXPECT_EQ(before, uncopied());
 }
 
-// The sender's memory would be in use for a round trip.
+// Zero-copy would keep the sender's memory in use for a round trip.
 TEST_F(TcpTrial, OnALongPathAllIsCopied)
 {
     kernel.not_copied = true;
@@ -202,7 +203,7 @@ TEST_F(TcpTrial, OnALongPathAllIsCopied)
     EXPECT_EQ(0u, uncopied());
 }
 
-// A stream's route may lead elsewhere by then.
+// A trial is repeated, because a stream's route may have changed.
 TEST_F(TcpTrial, ItIsRepeated)
 {
     kernel.not_copied = true;
@@ -236,7 +237,7 @@ TEST_P(TcpTrialRefused, ARefusalIsNoError)
 
 INSTANTIATE_TEST_SUITE_P(Errors, TcpTrialRefused, testing::Values(ENOBUFS, EOPNOTSUPP, EFAULT));
 
-// A message that is small pays nothing for it.
+// Small messages cost nothing extra.
 TEST_F(TcpTrial, SmallMessagesHaveNoPartInIt)
 {
     open();
@@ -249,7 +250,7 @@ TEST_F(TcpTrial, SmallMessagesHaveNoPartInIt)
     EXPECT_EQ(0u, kernel.readings);
 }
 
-// Nobody would say when the memory is free again.
+// Without acknowledgements the sender would never know when the memory is free again.
 TEST_F(TcpTrial, APeerThatAcknowledgesNothingIsCopiedFor)
 {
     p.acks = false;
@@ -259,7 +260,7 @@ TEST_F(TcpTrial, APeerThatAcknowledgesNothingIsCopiedFor)
     EXPECT_EQ(0u, uncopied());
 }
 
-// The kernel may still have the pages, as with any other zero-copy.
+// The kernel may still use the pages, as with any zero-copy send.
 TEST_F(TcpTrial, ClosingResetsAStreamWithAProbe)
 {
     open();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The TCP lane with worker threads: large pieces go through them and arrive whole, small ones do not; whatever
-// ends a lane takes back what a worker has in hand; the threads sleep while idle and end with the last lane.
+// The TCP lane with worker threads: they move large pieces whole, and no small ones. However a lane
+// ends, it takes back a worker's job. The threads sleep while idle, and end with the last lane.
 #include "tcp/lane_pair.h"
 
 #include <array>
@@ -23,8 +23,8 @@ extern "C" {
 #include "net-tcp/tcp_workers.h"
 }
 
-// Calls of epoll_ctl for data sockets that the kernel refuses, as with too many watches of the user
-// (fs.epoll.max_user_watches).
+// If `refuse` is set, the kernel refuses epoll_ctl calls for data sockets, as if the user had too
+// many watches (fs.epoll.max_user_watches).
 static std::atomic<int> refuse{0}, refused{0};
 
 extern "C" int epoll_ctl(int epfd, int op, int fd, epoll_event *ev) noexcept
@@ -40,7 +40,7 @@ extern "C" int epoll_ctl(int epfd, int op, int fd, epoll_event *ev) noexcept
 namespace
 {
 
-// The process's threads that have the workers' name: their numbers.
+// Returns the numbers of the process's threads that have the workers' name.
 std::vector<std::string> workers()
 {
     std::vector<std::string> found;
@@ -92,7 +92,7 @@ class TcpWorkers : public testing::TestWithParam<Shape>
         p.sealed = GetParam().sealed;
         p.open(GetParam().streams, GetParam().chunk, true);
     }
-    // Sends; with clear-to-send, when the receive has been announced.
+    // Sends a message. With clear-to-send it first waits until the receive has been announced.
     pvn_req *send(const std::vector<uint8_t> &out, int tag)
     {
         pvn_req *s = nullptr;
@@ -139,7 +139,7 @@ TEST_P(TcpWorkers, LargeMessagesGoThroughThem)
     }
 }
 
-// Eight messages in flight of any size, in order, all of them whole.
+// Eight messages of any size are in flight. They arrive in order and whole.
 TEST_P(TcpWorkers, PipelineOfRandomSizes)
 {
     constexpr int kDepth = 8, kMessages = 300;
@@ -201,10 +201,10 @@ INSTANTIATE_TEST_SUITE_P(
                                            Shape{2, 2, 192 << 10, 4096, true, true, true})),
     shape_name<testing::TestParamInfo<Shape>>);
 
-// A lane with a message that no end can complete: the other end does not take part.
+// A lane with a message that cannot complete, because only one end is called
 struct Stuck {
     std::vector<uint8_t> out = bytes::of(16 << 20, 1), in = std::vector<uint8_t>(16 << 20);
-    LanePair p; // closed before the buffers go
+    LanePair p; // closed before the buffers are freed
     pvn_req *s = nullptr, *r = nullptr;
     explicit Stuck(int streams = 1)
     {
@@ -216,14 +216,15 @@ struct Stuck {
     {
         ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
         int done = 0;
-        // Until the worker has filled the socket and waits for room.
+        // Waits until the worker has filled the socket and waits for room.
         ASSERT_TRUE(soon([&] {
             EXPECT_EQ(0, pvn_engine_test(s, &done, nullptr));
             pollfd f = {p.dialed[0], POLLOUT, 0};
             return poll(&f, 1, 0) == 0;
         }));
     }
-    // And the receiver's worker waits for more of what the sender, which is not called, does not send.
+    // Waits until the receiver's worker has part of the message. The rest never comes, because the
+    // sender is not called.
     void receive()
     {
         void *buf = in.data();
@@ -243,7 +244,7 @@ TEST(TcpWorkersEnd, ASenderIsFencedInMidChunk)
     t.send();
     std::vector<uint8_t> sent = t.out;
     t.p.fence(t.p.etx, t.p.tx);
-    // Nothing reads the buffer any more: what arrives is what was there before.
+    // Nothing reads the buffer any more. So the data that arrive are those from before.
     std::fill(t.out.begin(), t.out.end(), 0xEE);
     void *buf = t.in.data();
     size_t cap = t.in.size();
@@ -284,7 +285,7 @@ TEST(TcpWorkersEnd, APeerThatGoesAwayIsAnError)
     Stuck t;
     t.send();
     t.receive();
-    // A reset, in the middle of the worker's piece.
+    // The reset comes in the middle of the worker's piece.
     linger l = {1, 0};
     setsockopt(t.p.dialed[0], SOL_SOCKET, SO_LINGER, &l, sizeof(l));
     t.p.tx->ops->close(t.p.tx);
@@ -322,7 +323,7 @@ TEST(TcpWorkersLife, ThreadsBlockEverySignalSleepAndEnd)
             uint64_t blocked = std::stoull(status_of(task, "SigBlk"), nullptr, 16);
             for (int sig : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGUSR1, SIGALRM})
                 EXPECT_TRUE(blocked >> (sig - 1) & 1) << sig;
-            // Asleep: no processor is used, and the kernel does not switch to it any more.
+            // A sleeping thread uses no processor, and the kernel no longer switches to it.
             EXPECT_TRUE(soon([&] {
                 std::string before = status_of(task, "voluntary_ctxt_switches");
                 usleep(20000);
@@ -334,12 +335,12 @@ TEST(TcpWorkersLife, ThreadsBlockEverySignalSleepAndEnd)
     EXPECT_TRUE(soon([] { return workers().empty(); }));
 }
 
-// Sockets that a worker cannot wait for: it has more calls to make, and the comm lives.
+// A worker cannot wait for sockets without a watch. It makes more calls, and the comm works.
 TEST(TcpWorkersLife, WithoutRoomForAWatch)
 {
     const size_t n = 8 << 20;
     std::vector<uint8_t> out = bytes::of(n, 5), in(n);
-    LanePair p; // closed before the buffers go
+    LanePair p; // closed before the buffers are freed
     p.workers = 1;
     p.rcvbuf = p.sndbuf = 64 << 10;
     p.open(2, 1 << 20);
@@ -357,7 +358,7 @@ TEST(TcpWorkersLife, WithoutRoomForAWatch)
     EXPECT_LT(0, refused);
 }
 
-// A job of the first one's of two sockets that are connected.
+// Makes a job on the first of two connected sockets.
 tcp_job *job_of_a_pair(int (&fd)[2], bool sends)
 {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) != 0)
@@ -370,7 +371,7 @@ tcp_job *job_of_a_pair(int (&fd)[2], bool sends)
     return j;
 }
 
-// A job that is cancelled before its worker has looked at it, many times over.
+// A job is cancelled before its worker has started it, many times over.
 TEST(TcpWorkersLife, PostAndCancelRace)
 {
     ASSERT_EQ(0, tcp_workers_get(1));
@@ -396,8 +397,8 @@ TEST(TcpWorkersLife, PostAndCancelRace)
     EXPECT_TRUE(soon([] { return workers().empty(); }));
 }
 
-// A job that is revoked by another thread while its worker moves bytes, many times over: it touches its memory no more, and it
-// goes on if it was that of others.
+// Another thread revokes a job while its worker moves bytes, many times over. The worker then no
+// longer touches the job's memory. A job whose memory is not in the revoked range goes on.
 TEST(TcpWorkersLife, PostAndRevokeRace)
 {
     ASSERT_EQ(0, tcp_workers_get(1));
@@ -418,7 +419,8 @@ TEST(TcpWorkersLife, PostAndRevokeRace)
                 sched_yield();
             tcp_job_revoke(j, apart.data(), apart.size());
             tcp_job_revoke(j, buf.data() + (i % 3) * N / 3, N / 3);
-            // The last bytes are still to be moved, in the first cases by a job that goes on.
+            // The last bytes have not been moved yet. In the first cases the job has gone on until
+            // here.
             tcp_job_revoke(j, buf.data() + N - 1, 1);
             std::fill(buf.begin(), buf.end(), 0);
         });
@@ -439,7 +441,7 @@ TEST(TcpWorkersLife, PostAndRevokeRace)
     tcp_workers_put();
 }
 
-// Threads that one user started are there for all, and a failure leaves none behind.
+// All users share the threads that one of them started. The last user ends them.
 TEST(TcpWorkersLife, WorkersLiveUntilTheirLastUser)
 {
     ASSERT_EQ(0, tcp_workers_get(3));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Large chunks are sent without a copy: what arrives, when a send is done, and all that can go
-// wrong with pipes, acknowledgements and the peer.
+// Large chunks are sent without a copy. The tests cover the data that arrive, when a send is done,
+// and failures of pipes, acknowledgements and the peer.
 #include "tcp/lane_pair.h"
 
 #include <csignal>
@@ -14,7 +14,7 @@
 namespace
 {
 
-constexpr size_t ZEROCOPY = 64 << 10; // chunks from this size on are not copied
+constexpr size_t ZEROCOPY = 64 << 10; // chunks of at least this size are not copied
 constexpr size_t MSG = 300000;
 constexpr size_t HEAD = PVN_FRAME_LEN;
 
@@ -42,7 +42,7 @@ class TcpZerocopy : public testing::Test
         EXPECT_NE(nullptr, r);
         return r;
     }
-    // One message there; both ends work on it.
+    // Sends one message, and calls both ends until it is done.
     void exchange(const uint8_t *from, size_t n)
     {
         std::vector<uint8_t> in(n + 1, 0xAA);
@@ -58,7 +58,7 @@ class TcpZerocopy : public testing::Test
         p.tx->ops->close(p.tx);
         p.tx = nullptr;
     }
-    // The stream's error as the receiver's socket has it.
+    // Returns the stream's error from the receiver's socket.
     int receivers_error()
     {
         EXPECT_TRUE(sees_the_end(p.adopted[0]));
@@ -67,7 +67,7 @@ class TcpZerocopy : public testing::Test
         EXPECT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
         return error;
     }
-    // Tests a send until it fails; what it failed with.
+    // Tests a send until it fails. Returns the error.
     int until_error(pvn_req *s)
     {
         int rc = 0, done = 0;
@@ -91,7 +91,8 @@ TEST_F(TcpZerocopy, LargeChunksAreNotCopied)
     open();
     auto data = bytes::of(MSG, 1);
     exchange(data.data(), MSG);
-    // 131072 + 131072 + 37856: the last chunk is below the size that is sent without a copy.
+    // The chunks have 131072, 131072 and 37856 bytes. The last one is too small to be sent without
+    // a copy.
     EXPECT_EQ(262144u + 2 * HEAD, tx()->zerocopy_bytes);
     EXPECT_EQ(2u, tx()->zerocopy_acks);
     EXPECT_EQ(2u, rx()->zerocopy_acks);
@@ -115,7 +116,8 @@ TEST_F(TcpZerocopy, AnyAddressAndLength)
     EXPECT_EQ(tx()->zerocopy_acks, rx()->zerocopy_acks);
 }
 
-// The kernel has taken all of it, and yet the buffer is not the caller's again.
+// The send is not done when the kernel has taken all bytes, because the kernel still uses the
+// buffer.
 TEST_F(TcpZerocopy, DoneWhenTheReceiverHasIt)
 {
     open();
@@ -151,7 +153,7 @@ TEST_F(TcpZerocopy, DescriptorsAreLeftToTheProcess)
     int next = dup(0);
     ASSERT_EQ(0, close(next));
     few = before;
-    few.rlim_cur = 2 * static_cast<rlim_t>(next) + 1; // a pipe is to be had, and half are in use
+    few.rlim_cur = 2 * static_cast<rlim_t>(next) + 1; // a pipe can be opened, and half are in use
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
     auto data = bytes::of(MSG, 6);
     exchange(data.data(), MSG);
@@ -163,7 +165,7 @@ TEST_F(TcpZerocopy, DescriptorsAreLeftToTheProcess)
     EXPECT_EQ(2u, tx()->zerocopy_acks);
 }
 
-// Memory that belongs to a device, or to the kernel as here, has no pages to take a reference of.
+// Memory of a device, or of the kernel as here, has no pages that the kernel can reference.
 TEST_F(TcpZerocopy, MemoryWithoutPagesIsCopied)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -189,7 +191,7 @@ TEST_F(TcpZerocopy, MemoryWithoutPagesIsCopied)
 TEST_F(TcpZerocopy, ThereIsALimit)
 {
     open(1, 4 << 20);
-    const int n = 18; // of 4 MiB: 64 MiB may be unacknowledged
+    const int n = 18; // messages of 4 MiB; at most 64 MiB may be unacknowledged
     std::vector<uint8_t> data = bytes::of(4 << 20, 7);
     pvn_req *s[n];
     for (int i = 0; i < n; i++)
@@ -205,7 +207,7 @@ TEST_F(TcpZerocopy, ThereIsALimit)
     EXPECT_EQ(17u, tx()->zerocopy_acks) << "there is room again";
 }
 
-// splice raises SIGPIPE, whose default action would end the process, and so this test.
+// splice raises SIGPIPE. Its default action would end the process, and with it this test.
 TEST_F(TcpZerocopy, NoSignalFromAClosedStream)
 {
     open();
@@ -230,7 +232,7 @@ TEST_F(TcpZerocopy, NoSignalFromAClosedStream)
     EXPECT_FALSE(sigismember(&pending, SIGPIPE));
 }
 
-// One that was pending before is somebody else's.
+// A signal that was already pending belongs to other code.
 TEST_F(TcpZerocopy, AnotherSignalStays)
 {
     open();
@@ -284,7 +286,7 @@ TEST_F(TcpZerocopy, AnAckForNothing)
     EXPECT_EQ(-EPROTO, until_error(s));
 }
 
-// The pages are the caller's again: what is in flight must not look whole.
+// The caller may reuse the pages. So a message in flight must not seem complete.
 TEST_F(TcpZerocopy, ClosingBeforeTheAckIsAReset)
 {
     open();
@@ -294,7 +296,7 @@ TEST_F(TcpZerocopy, ClosingBeforeTheAckIsAReset)
     EXPECT_EQ(ECONNRESET, receivers_error());
 }
 
-// A child that was forked meanwhile has the descriptors, too, and would keep the stream open.
+// A child that was forked meanwhile shares the descriptors, and would keep the stream open.
 TEST_F(TcpZerocopy, AResetDespiteAForkedChild)
 {
     open();
@@ -311,7 +313,7 @@ TEST_F(TcpZerocopy, AResetDespiteAForkedChild)
     waitpid(child, nullptr, 0);
 }
 
-// The receiver's kernel holds the pages themselves of a chunk by then.
+// The receiver's kernel then holds the pages of a chunk, not copies.
 TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
 {
     open();
@@ -331,7 +333,7 @@ TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
-// As when the comm has failed: its owner has the memory back before the lane is closed.
+// A comm that failed gives the memory back to its owner before the lane is closed.
 TEST_F(TcpZerocopy, AFencedLaneIsReset)
 {
     open();
@@ -346,7 +348,7 @@ TEST_F(TcpZerocopy, AFencedLaneIsReset)
     EXPECT_FALSE(done) << "nobody has acknowledged it";
 }
 
-// The socket has the chunk in part only.
+// The socket has only a part of the chunk.
 TEST_F(TcpZerocopy, AFencedLaneIsResetWithinAChunk)
 {
     open(1, 8 << 20);
@@ -388,7 +390,8 @@ TEST_F(TcpZerocopy, ClosingAfterItIsNone)
     EXPECT_EQ(0, recv(p.adopted[0], &byte, 1, MSG_DONTWAIT)) << "not an orderly end";
 }
 
-// An acknowledgement makes the socket pass for interactive; small messages must not suffer.
+// An acknowledgement makes the kernel treat the socket as interactive. Small messages must not
+// suffer from that.
 TEST_F(TcpZerocopy, SmallMessagesAfterwards)
 {
     open();
@@ -402,7 +405,7 @@ TEST_F(TcpZerocopy, SmallMessagesAfterwards)
     EXPECT_EQ(1, quick);
 }
 
-// Worker threads copy what is large: there is no trial, nor anything to report of one.
+// Worker threads copy large messages. There is no trial, and the log mentions none.
 TEST_F(TcpZerocopy, WorkerThreadsCopy)
 {
     p.workers = 1;
