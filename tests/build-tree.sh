@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Configures and builds one tree out of the source; prints nothing but errors. A tree is configured again when the
-# flags changed, or what configure looks for: packages that came later would not be seen otherwise. It is compiled again
-# when the compiler's flags changed.
+# Configures and builds one tree out of the source. Prints nothing but errors. The tree is configured again if the flags
+# changed, or the packages that configure looks for, because configure would not notice packages installed later. It is
+# compiled again if the compiler's flags changed.
 # usage: build-tree.sh DIR [configure options...] [-- make targets...]
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,7 +16,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ $# -gt 0 ] && shift
 jobs=${PVN_JOBS:-$(nproc)}
-# ccache, where it is in use, keeps what was compiled with a precompiled header only when allowed to.
+# ccache, if it is used, caches compilations with a precompiled header only with this setting.
 export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 mkdir -p "$dir"
 log=$dir/build.log
@@ -27,7 +27,7 @@ fail() {
     echo "build: $1 failed; the whole log is $log" >&2
     exit 1
 }
-# Packages that configure may find, in the versions of today.
+# found: prints the packages that configure looks for, with their present versions
 found() {
     local m
     for m in gtest_main libnl-3.0 libnl-route-3.0 expat jansson libpci libibverbs; do
@@ -47,7 +47,7 @@ if [ ! -f "$dir/Makefile" ] || [ "$(cat "$dir/made-for" 2>/dev/null)" != "$made_
     (cd "$dir" && "$src/configure" -q ${flags[@]+"${flags[@]}"}) >>"$log" 2>&1 || fail configure
     echo "$made_for" >"$dir/made-for"
 fi
-# Objects know nothing of the flags that they were compiled with: those of other flags are removed.
+# make does not compare the flags of existing objects, so all objects are removed if the flags changed.
 make -C "$dir" -s Makefile >>"$log" 2>&1 || fail configure
 grep -E '^(CC|CXX|CPPFLAGS|CFLAGS|CXXFLAGS|AM_[A-Z]*FLAGS|PVN_[A-Z_]*FLAGS) =' "$dir/Makefile" >"$dir/compiled-by.now"
 if ! cmp -s "$dir/compiled-by.now" "$dir/compiled-by"; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Prints line coverage of a tree built with --enable-coverage after its tests have run: a line per directory
-# and the sum; tests themselves do not count.
+# Prints the line coverage of a tree that was built with --enable-coverage, after its tests have run: a line per
+# directory, and the sum. The tests' own sources do not count.
 # usage: coverage.sh BUILDDIR
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)

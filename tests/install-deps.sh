@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building (and with --tests, testing) needs on Debian or Ubuntu, and nothing when it is all there.
-# Uses sudo only when something is missing and the caller is not root. Prints what it does.
+# Installs the Debian or Ubuntu packages that building (and with --tests, testing) needs and that are missing.
+# Uses sudo only if a package is missing and the caller is not root. Prints its actions.
 # usage: install-deps.sh [--tests]
 set -eu
 build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev libssl-dev
        libpci-dev libexpat1-dev libjansson-dev)
-# iproute2 and procps: network namespaces and limits; the VM tests fetch kernels with apt by themselves.
+# iproute2 and procps are for network namespaces and limits. The VM tests fetch their kernels with apt themselves.
 tests=(libgtest-dev binutils bzip2 file iproute2 procps python3 python3-venv python3-jsonschema graphviz hwloc libhwloc-dev
        ibverbs-providers ibverbs-utils perftest rdma-core
        qemu-system-x86 busybox-static cpio kmod xz-utils zstd

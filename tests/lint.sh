@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 900
-# Checks of the source that need no run: format, shell, spelling, words, openings of comments, licence lines, length of files,
-# headers that compile alone, include directions, the symbols of the shared object, the patterns of the mutation tests, gcc's analyzer.
-# usage: lint.sh [CHECK...]     all of them without an argument; the names are those of the functions below.
-# Part of `make check`, which sets PVN_SRCDIR and PVN_BUILDDIR (default: build). A tool that is missing is a skip.
+# Checks the source without running it: format, shell, spelling, words, openings of comments, licence lines, length of
+# files, headers that compile alone, include directions, the symbols of the shared object, the patterns of the mutation
+# tests, gcc's analyzer, and more.
+# usage: lint.sh [CHECK...]     all checks without an argument; their names are those of the functions below
+# `make check` runs it and sets PVN_SRCDIR and PVN_BUILDDIR (default: build). A check is skipped if its tool is missing.
 set -u
 shopt -s extglob
 src=${PVN_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
@@ -17,7 +18,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 checks=(format shell spelling words openings licence length headers cxx_headers directions cycles lane_names symbols mutations tool_code hardening analyzer)
 
-# The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
+# Lists the files that people write, without data, captures and build products. It uses git, or find in an unpacked
+# archive.
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
     git ls-files --cached --others --exclude-standard
 else
@@ -32,13 +34,13 @@ scripts() {
     done <"$work/files" 2>/dev/null
 }
 have() { command -v "$1" >/dev/null || skip "$1 is not installed (tests/install-deps.sh --tests)"; }
-# A check prints what is wrong; skip and complain end it by exit status 3 and 1.
+# A check prints its complaints, and passes if it prints nothing. skip prints a reason and ends the check with status 3.
 skip() {
     echo "$1"
     exit 3
 }
 
-# Other versions of clang-format break lines elsewhere.
+# Other versions of clang-format break lines at other columns.
 format() {
     have clang-format
     clang-format --version | grep -q 'version 14\.' || skip "$(clang-format --version): the format is that of version 14"
@@ -59,8 +61,8 @@ spelling() {
     xargs -a "$work/files" codespell -q 7 -L upto,ontext,buildd,inout,ue,nd,te,ba,hca,ot,fo,mis,clen,lod
 }
 
-# Words for which the field has a standard term, in names, comments, messages and texts; HACKING.md has the list of what
-# to say instead. A part of an identifier counts as a word: told_peer, IsTold.
+# Refuses words for which the field has a standard term, in names, comments, messages and texts. HACKING.md lists the
+# terms to use instead. A part of an identifier counts as a word: told_peer, IsTold.
 words() {
     local never='told|tells|asked|ways?|bells?|lends?|lent|lending|receipts?|stash(es|ed)?|strangers?|owe[sd]?|torn|unusual'
     never+='|in vain|comes? to nothing|patience|aliens?|farewells?|for ?ever|deals?|dealt|anew|wants'
@@ -72,8 +74,7 @@ words() {
         grep -vE 'one[-_]way'
 }
 
-# A comment begins with its subject. These openings make the reader wait for it; a sentence that is read
-# once says "True if ..." or names the thing.
+# A comment begins with its subject. These openings delay the subject; "True if ..." or the thing's name does not.
 openings() {
     local late='(What|Whether|The same|Of|By|Not|With|Those|Where|Likewise)\b'
     files '^(plugin|net-tcp|net-pvrdma|topo|tests)/.*\.(c|h|cc|hh)$' |
@@ -104,7 +105,7 @@ length() {
 include_flags() { echo -I. -Iplugin -Itests -Itopo "-I$build" $(pkg-config --cflags libnl-3.0 libnl-route-3.0 jansson 2>/dev/null); }
 is_cxx() { grep -qE '^(namespace|class |template)|std::|#include <(gtest/gtest\.h|[a-z_]+)>' "$1"; }
 
-# A header includes what it needs.
+# A header includes everything that it needs.
 headers() {
     local cc=${CC:-gcc} h
     have "$cc"
@@ -114,7 +115,7 @@ headers() {
             $(include_flags) -x c -include /dev/null {} 2>&1 | grep -E 'error|warning' | grep -v 'pragma once in main'
 }
 
-# The tests' headers that are C++; GoogleTest is precompiled in the build tree.
+# The tests' C++ headers. The build tree has a precompiled GoogleTest.
 cxx_headers() {
     local cxx=${CXX:-g++} h without='^$'
     have "$cxx"
@@ -194,9 +195,9 @@ MAY
             }'
 }
 
-# Calls and data between the files of a folder point one way, too: no two of them need each other, directly or through
-# others. tests/support/circles.py says what counts. Calls through these fields are of functions that were registered from
-# above, and do not count; what no circle needs any more has to leave the list.
+# Calls and data between the files of a folder have one direction, too: no two files need each other, directly or
+# through others. tests/support/circles.py defines what counts. Calls through the fields listed below do not count,
+# because a higher layer registered the functions. A field that no circle needs must leave the list.
 cycles() {
     have python3
     cat >"$work/registered" <<'REGISTERED'
@@ -206,13 +207,13 @@ REGISTERED
     files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs python3 tests/support/circles.py "$work/registered"
 }
 
-# The abilities of a lane or transport are capabilities of its interface; nobody asks for its name.
+# Code checks the capabilities of a lane or transport, never its name.
 lane_names() {
     files '^plugin/(base|engine|connect|comm|memory|abi)/.*\.[ch]$' |
         xargs grep -nE 'str(n|case|ncase)?cmp\(.*"(tcp|rdma|pvrdma|sim|mem2?|other)"|name\[0\] == '
 }
 
-# NCCL finds the plugin by these names; any other could collide with another library's.
+# NCCL finds the plugin by these names. Any other exported name could collide with another library's.
 symbols() {
     local so=$build/.libs/libnccl-net-pvrdma.so
     have nm
@@ -224,7 +225,7 @@ symbols() {
     [[ $n = 9 ]] || echo "$n versions of ncclNetPlugin are exported, not 9"
 }
 
-# The rules that the mutation tests take out are still where those look for them.
+# The code that the mutation tests remove is still where they look for it.
 mutations() {
     local script
     for script in tests/sim/mutations.sh tests/fail/mutations.sh; do
@@ -232,7 +233,7 @@ mutations() {
     done
 }
 
-# The shared object has none of what only the tools need: captures, checks and counters.
+# The shared object contains no code that only the tools need: captures, checks and counters.
 tool_code() {
     local so=$build/.libs/libnccl-net-pvrdma.so
     have nm
@@ -244,8 +245,8 @@ tool_code() {
         sed 's/$/: in the shared object, though only the tools need it/'
 }
 
-# The shared object and the tools have what configure's hardening gives (m4/pvn_compiler.m4). A tree that was made with
-# --disable-hardening fails here.
+# The shared object and the tools are hardened as configure does it (m4/pvn_compiler.m4). A tree configured with
+# --disable-hardening fails.
 hardening() {
     local so=$build/.libs/libnccl-net-pvrdma.so file
     have readelf
@@ -264,10 +265,10 @@ hardening() {
         grep -q 'GNU_STACK .* RW ' "$work/segments" || echo "$file: an executable stack"
         [[ $file == "$so" ]] || readelf -hW "$file" | grep -q 'Type: *DYN' || echo "$file: it has a fixed address (no PIE)"
         grep -qx __stack_chk_fail "$work/needed" || echo "$file: no stack protector"
-        grep -qE '^CFLAGS =.* -O([1-9sgz]|fast)?( |$)' "$build/Makefile" || continue # fortified functions are those of an optimizing compiler
+        grep -qE '^CFLAGS =.* -O([1-9sgz]|fast)?( |$)' "$build/Makefile" || continue # the compiler fortifies functions only when it optimizes
         grep -qE '^__[a-z0-9]+_chk$' "$work/needed" || echo "$file: no fortified function"
     done
-    # In a linked file the note is what all objects have in common, those of the C library included. So the objects are looked at.
+    # A linked file has the note only if all its objects have it, the C library's included. So the check reads the objects.
     grep -q '^PVN_HARD_CFLAGS =.* -fcf-protection' "$build/Makefile" || return 0
     # Tests are C++ and have none of these flags.
     find "$build/topo/tool" "$build/.libs" \( -path '*/tool/*.o' -o -name 'libpvn*.a' \) ! -name '*test.a' -exec readelf -nW {} + 2>/dev/null |
@@ -280,8 +281,8 @@ hardening() {
     done
 }
 
-# gcc's own, of C only. What it is wrong about (memory freed in another call, descriptors kept in tables) is left out; what is
-# left begins with a call of free, realloc or fclose in the file itself, which half of the files do not have.
+# gcc's analyzer, for C only. Warnings that are often false (memory freed in another call, descriptors kept in tables) are
+# off. The others need a call of free, realloc or fclose in the file itself, so only files with one are analyzed.
 analyzer() {
     local cc=${CC:-gcc}
     have "$cc"

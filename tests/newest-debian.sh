@@ -2,11 +2,10 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # Builds everything inside Debian's newest stable release, with its compiler, warnings as errors and no precompiled
-# header: what the next compiler warns of and a missing #include show here. Nothing is run there, so of the C++ tests
-# the compiler only checks the source (-fsyntax-only), but for one that is compiled and linked.
-# The release is in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/debian-CODENAME (some 700 MB; remove it at any
-# time), and so is its build tree, so that a second run compiles what changed. Packages come from the mirror that
-# this machine's apt uses.
+# header. This finds new warnings of the next compiler and missing #includes. Nothing is run there, so the compiler only
+# checks the source of the C++ tests (-fsyntax-only), except one test, which is compiled and linked.
+# The release and its build tree are in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/debian-CODENAME (some 700 MB; remove
+# it at any time). A second run compiles only what changed. Packages come from the mirror that this machine's apt uses.
 # usage: newest-debian.sh      prints one line: "ok ...", "not ok ..." or "skip ...: why"; status 1 after "not ok"
 set -u
 src=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,7 +33,7 @@ codename=$(sed -n 's/^Codename: //p' "$work/release")
 tree=${XDG_CACHE_HOME:-$HOME/.cache}/nccl-net-pvrdma/debian-$codename
 log=${PVN_NEWEST_LOG:-$work/log}
 mkdir -p "${tree%/*}"
-# One at a time; a tree that was not finished is made again.
+# One run at a time uses the tree. An incomplete tree is made again.
 exec 9>"$tree.lock"
 flock -w "$limit" 9 || skip "another run uses $tree"
 packages=$(sed -n '/^build=(/,/)/p' "$src/tests/install-deps.sh" | sed 's/build=(//; s/)//' | tr -s ' \n' '  ')
@@ -46,7 +45,7 @@ if [ "$(cat "$tree/.complete" 2>/dev/null)" != "$packages" ]; then
     echo "$packages" >"$tree/.complete"
 fi
 
-# Only sources go in, so that autoreconf is that of the release.
+# Only sources are copied, so that the release's own autoreconf makes configure.
 rm -rf "$tree/src"
 mkdir -p "$tree/src" "$tree/build"
 tar -C "$src" --exclude=./.git --exclude='./build*' --exclude=./configure --exclude=./aclocal.m4 --exclude=./Makefile.in \
@@ -61,7 +60,7 @@ if [ $rc = 0 ]; then
     echo "ok $name ($codename, gcc $(chroot "$tree" gcc -dumpfullversion))"
     exit 0
 fi
-rm -rf "$tree/build" # an interrupted compiler may have left half a file
+rm -rf "$tree/build" # an interrupted compiler may have left a partial file
 tail -n 40 "$log"
 echo "not ok $name ($codename): status $rc$([ $rc = 124 ] && echo ", not done in $limit s")"
 exit 1
