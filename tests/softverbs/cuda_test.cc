@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a GPU on softverbs: the double of the CUDA driver says which memory is a GPU's, and
-// has to copy it.
+// GPU memory on softverbs: the double of the CUDA driver says which memory belongs to a GPU, and
+// copies it.
 #include "softverbs/fixture.h"
 #include "support/fakecuda_fixture.h"
 
@@ -69,7 +69,7 @@ TEST_F(Cuda, WritesAndReadsAreCopiesOfTheDriver)
     ASSERT_NE(nullptr, mr);
     int in = copies_in(), out = copies_out();
     a->fill(3, End::kSize);
-    uint64_t to = v + 2 * kMiB - 5000; // over the seam
+    uint64_t to = v + 2 * kMiB - 5000; // across the border of two mappings
     ASSERT_EQ(0, a->post(IBV_WR_RDMA_WRITE, 0, 100000, 1, to, mr->rkey));
     EXPECT_EQ(IBV_WC_SUCCESS, a->wait().status);
     EXPECT_EQ(0, memcmp(a->buf, reinterpret_cast<void *>(to), 100000));
@@ -113,7 +113,7 @@ TEST_F(Cuda, AShortDescriptorIsRefused)
     EXPECT_EQ(EBADF, errno);
 }
 
-// A registration that the driver cannot serve is refused then, not found out with the first bytes.
+// A registration that the driver cannot serve fails at once, not with the first bytes.
 TEST_F(Cuda, ADriverThatCannotCopyIsNoticedAtRegistration)
 {
     start("set peer_memory 1");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Fault rules: each does what README.md says, says how often it did, and does nothing else.
+// Fault rules: each does what README.md says, counts how often it did, and does nothing else.
 #include "softverbs/fixture.h"
 #include "support/signals.h"
 
@@ -19,7 +19,7 @@ constexpr int kNone = 31; // no completion
 class Fault : public PairTest
 {
   protected:
-    Params quick; // a time-out of 1 ms, few retries
+    Params quick; // a timeout of 1 ms, few retries
     Fault()
     {
         quick.timeout = 1;
@@ -93,7 +93,7 @@ TEST_F(Fault, ABlockedCallHoldsNobodyElse)
     EXPECT_NE(strstr(stat, "blocked=0"), nullptr);
 }
 
-// The driver of vmw_pvrdma takes a signal for the end of its wait; those of other adapters do not.
+// A signal makes the driver of vmw_pvrdma give up its wait. The drivers of other adapters continue.
 TEST_F(Fault, ASignalEndsACommand)
 {
     char stat[512] = "";
@@ -222,7 +222,7 @@ TEST_F(Fault, LostReadAnswerIsFetchedAgain)
     EXPECT_EQ(fired("ack"), 1);
 }
 
-// The case that makes replay hard: the sender sees a failure, the data is there all the same.
+// The sender sees a failure although the data have arrived. This makes replay hard.
 TEST_F(Fault, RetryExceededAlthoughTheDataArrived)
 {
     start("rule ack drop_ack count=0", quick);
@@ -437,7 +437,7 @@ TEST_F(Fault, DeadDeviceSaysSoOnceAndNeverCompletes)
     EXPECT_EQ(fired("fatal"), 1);
 }
 
-// Providers read completions from memory.
+// Completions stay readable, because providers read them from memory.
 TEST_F(Fault, DeadDeviceLeavesWhatItCompletedBefore)
 {
     for (bool renewed : {false, true}) {
@@ -463,8 +463,8 @@ TEST_F(Fault, DeadDeviceLeavesWhatItCompletedBefore)
     }
 }
 
-// The newest object goes first, as in the kernel: what was registered behind the queue pair is not there any more, and the
-// queue pair is. The peer hears of it before the program does.
+// Newer objects go first, as in the kernel: memory that was registered after the queue pair was
+// created is gone, and the queue pair is not. The peer notices before the program does.
 TEST_F(Fault, ARemovedDeviceLosesItsNewestMemoryFirst)
 {
     start("profile roce\nset devices 2", quick, true);
@@ -485,12 +485,12 @@ TEST_F(Fault, ARemovedDeviceLosesItsNewestMemoryFirst)
     EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
     ASSERT_EQ(to_late(3), 0);
     EXPECT_EQ(a->wait().status, IBV_WC_REM_ACCESS_ERR);
-    // The rest of the removal.
+    // The command completes the removal.
     ASSERT_EQ(command("renew mlx5_1"), 0);
     EXPECT_EQ(b->event(), IBV_EVENT_QP_ACCESS_ERR);
     EXPECT_EQ(b->event(), IBV_EVENT_DEVICE_FATAL);
     EXPECT_EQ(lib().ibv_destroy_qp(b->qp), EIO);
-    // Its queue pair is left to its context, which is closed, and so are they all.
+    // The queue pair is left to its closed context. These queue pairs stay reachable here.
     static std::vector<End *> left;
     EXPECT_EQ(lib().ibv_dereg_mr(mr), 0);
     EXPECT_EQ(lib().ibv_dereg_mr(b->mr), 0);
@@ -545,7 +545,7 @@ TEST_F(Fault, ChanceIsReproducible)
     EXPECT_LT(counts[0] / 1000, 140);
 }
 
-// Retransmissions under heavy random loss: every byte right, in order, once.
+// Retransmissions under heavy random loss deliver every byte right, in order, and once.
 TEST_F(Fault, LossOfEveryKindIsInvisible)
 {
     for (int seed = 1; seed <= 6; seed++) {

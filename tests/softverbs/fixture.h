@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Shared by the softverbs tests: the library loaded as the plugin loads it, and one end of a
-// connection.
+// Shared by the softverbs tests: the library, loaded as the plugin loads it, and one end of a
+// connection
 #ifndef PVN_TESTS_SOFTVERBS_FIXTURE_H
 #define PVN_TESTS_SOFTVERBS_FIXTURE_H
 
@@ -39,7 +39,7 @@ inline std::string library()
     return PVN_BUILDDIR "/tests/softverbs/.libs/libsoftverbs.so";
 }
 
-// The functions by name, found by dlsym: the tests are not linked to any libibverbs.
+// The library's functions, found by dlsym. The tests are not linked to any libibverbs.
 struct Lib {
     void *handle;
 #define SV_FN(name) decltype(&::name) name
@@ -151,7 +151,7 @@ inline int command(const std::string &line)
     return rc;
 }
 
-// Pieces that relaxed ordering has held back (sv_relaxed.c).
+// Counts the pieces that relaxed ordering has held back (sv_relaxed.c).
 inline uint64_t relaxed_held()
 {
     char text[512] = "";
@@ -160,7 +160,8 @@ inline uint64_t relaxed_held()
     return at ? strtoull(at + strlen(" relaxed="), nullptr, 10) : 0;
 }
 
-// Lets a plugin find softverbs and the sysfs tree of its adapters, until it goes.
+// Lets a plugin find softverbs and the sysfs tree of its adapters, for as long as this object
+// lives.
 class ForPlugin
 {
   public:
@@ -181,14 +182,14 @@ class ForPlugin
         unsetenv("PVN_SOFTVERBS_SET");
         remove();
     }
-    // Sets the adapter that softverbs plays; before the plugin is loaded.
+    // Sets the adapter that softverbs plays. Call it before the plugin is loaded.
     static void play(const char *profile, const std::string &set)
     {
         setenv("PVN_SOFTVERBS_PROFILE", profile, 1);
         setenv("PVN_SOFTVERBS_SET", set.c_str(), 1);
         ASSERT_EQ(0, lib().sv_configure(nullptr));
     }
-    // Before its time, in a process that ends by _exit.
+    // Removes the files early, in a process that ends by _exit.
     void remove() const
     {
         EXPECT_EQ(0, system(("rm -rf " + sysfs_).c_str()));
@@ -198,8 +199,8 @@ class ForPlugin
     std::string sysfs_;
 };
 
-// Until every other thread sleeps; before a fork: one that has just been made asks
-// AddressSanitizer's allocator for memory, whose lock a child would inherit held by nobody.
+// Waits until every other thread sleeps. Call it before a fork: a new thread takes the lock of
+// AddressSanitizer's allocator, and a child would inherit that lock without its holder.
 inline bool threads_asleep()
 {
     bool busy = true;
@@ -234,7 +235,7 @@ struct Address {
     ibv_gid gid;
 };
 
-// A device, PD, CQ, one QP and a registered buffer.
+// A device with a PD, a CQ, one QP and a registered buffer
 class End
 {
   public:
@@ -363,7 +364,7 @@ class End
     {
         return {reinterpret_cast<uintptr_t>(buf) + off, uint32_t(len), mr->lkey};
     }
-    // One request on [off, off + len) of this end's buffer.
+    // Posts one request on [off, off + len) of this end's buffer.
     int post(ibv_wr_opcode op, size_t off, size_t len, uint64_t id, uint64_t raddr = 0,
              uint32_t rkey = 0, unsigned flags = IBV_SEND_SIGNALED, uint32_t imm = 0)
     {
@@ -388,7 +389,7 @@ class End
         w.num_sge = len ? 1 : 0;
         return ibv_post_recv(qp, &w, &bad);
     }
-    // The next completion; its status is -1 when none came in that time.
+    // Returns the next completion. Its status is -1 if none came in that time.
     ibv_wc wait(double seconds = 20)
     {
         ibv_wc wc{};
@@ -401,7 +402,7 @@ class End
                 break;
             usleep(100);
         }
-        wc.status = static_cast<ibv_wc_status>(31); // none of the list
+        wc.status = static_cast<ibv_wc_status>(31); // not one of the enum
         return wc;
     }
     int poll_all()
@@ -421,7 +422,7 @@ class End
         for (size_t i = 0; i < len; i++)
             buf[i] = char(i * 7 + seed);
     }
-    // The next asynchronous event's type, -1 if none came; acknowledged.
+    // Returns the type of the next asynchronous event, which is acknowledged, or -1 if none came.
     int event(int ms = 2000)
     {
         pollfd f{ctx->async_fd, POLLIN, 0};

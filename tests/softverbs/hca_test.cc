@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The scan for RDMA adapters: filter, port states, GID tables, interfaces, limits, and what is said
-// about the rest.
+// The scan for RDMA adapters: filter, port states, GID tables, interfaces, limits, and the reasons
+// for adapters that are left out
 #include "softverbs/fixture.h"
 
 extern "C" {
@@ -17,7 +17,7 @@ namespace
 
 using namespace sv;
 
-// A sysfs tree and a scan of what softverbs plays.
+// A sysfs tree, and a scan of the adapters that softverbs plays
 class Hca : public testing::Test
 {
   protected:
@@ -49,7 +49,7 @@ class Hca : public testing::Test
     {
         pvn_hca_close(v, &t);
         pvn_err_clear(&err);
-        // Short tables: the tree has a file per row.
+        // The GID tables are short, because the tree has a file per row.
         EXPECT_EQ(
             lib().sv_configure((config + "\nset gid_tbl_len " + std::to_string(rows)).c_str()), 0);
         EXPECT_EQ(system(("rm -rf " + std::string(root) + "/*").c_str()), 0);
@@ -89,7 +89,7 @@ TEST_F(Hca, PvrdmaWithItsInterfaceAndItsRealLimits)
     EXPECT_EQ(p.gids[1].index, 1);
     EXPECT_EQ(p.gids[1].prefix, 112);
     EXPECT_NE(strstr(p.why, "PVRDMA on sveth0"), nullptr) << p.why;
-    // A queue and a queue pair as large as the stated limits can be made.
+    // A queue and a queue pair of the stated limits can be created.
     ibv_cq *cq = v->create_cq(h.ctx, int(h.max_cqe), nullptr, nullptr, 0);
     ASSERT_NE(cq, nullptr);
     ibv_qp_init_attr a{};
@@ -159,7 +159,7 @@ TEST_F(Hca, GidPolicyAndItsReasons)
         << t.left_out;
 }
 
-// Old libraries have no call for the whole table: row by row, with the types from sysfs.
+// Old libraries have no call for the whole table. It is read row by row, with the types from sysfs.
 TEST_F(Hca, GidTableRowByRowIsTheSame)
 {
     ASSERT_EQ(scan("profile roce\ngid * 1 9 2001:db8::9 v2 sveth0"), 0);
@@ -186,7 +186,7 @@ TEST_F(Hca, MoreRowsThanCanBeOffered)
     EXPECT_NE(strstr(t.ports[0].why, "32 GIDs of 54"), nullptr) << t.ports[0].why;
 }
 
-// A lane reads the table again, and finds what the scan has found.
+// A lane reads the table again, and finds the rows that the scan found.
 TEST_F(Hca, ARowBehindThoseThatCanBeOfferedIsFoundAgain)
 {
     std::string config = "profile roce";
@@ -258,7 +258,7 @@ TEST_F(Hca, FilterNamesWhatExists)
     EXPECT_EQ(t.nports, 0);
 }
 
-// A kernel without RDMA says so by an error in place of an empty list.
+// A kernel without RDMA returns an error instead of an empty list.
 TEST_F(Hca, NamesAreMissedWithoutRdmaAsWell)
 {
     for (int code : {ENOSYS, ENODEV}) {
@@ -376,7 +376,7 @@ TEST_F(Hca, WhatFailsIsSaidAndLeaksNothing)
     EXPECT_EQ(lib().sv_rule_fired("x"), 1);
 }
 
-// The speed code of ibv_query_port ends with NDR.
+// The speed codes of ibv_query_port end with NDR.
 TEST_F(Hca, APortOfXdrHasItsOwnSpeed)
 {
     ASSERT_EQ(scan("profile ib\nset speed 256"), 0);

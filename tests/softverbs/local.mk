@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/softverbs: a stand-in for libibverbs.so.1 that the code under test loads by dlopen.
+# tests/softverbs: a stand-in for libibverbs.so.1, which the code under test loads by dlopen
 #   libsoftverbs.la   tests/softverbs/.libs/libsoftverbs.so, see README.md
-#   libsvpartial.la, libsvancient.la   libraries of that kind that are of no use
+#   libsvpartial.la, libsvancient.la   stand-ins that are unusable on purpose
 EXTRA_DIST += tests/softverbs/README.md tests/softverbs/softverbs.map \
     tests/softverbs/partial.map tests/softverbs/ancient.map
 

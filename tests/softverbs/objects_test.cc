@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Objects and their lives: QP states, completion queues and events, memory regions, doorbell
-// counts.
+// Objects and their lifetimes: QP states, completion queues and events, memory regions, doorbell
+// counts
 #include "softverbs/fixture.h"
 
 #include <fcntl.h>
@@ -53,7 +53,8 @@ TEST_F(Objects, NothingIsWrittenIntoAQpInError)
         ASSERT_EQ(b->buf[i], 0);
 }
 
-// The provider of vmw_pvrdma may then lose the new one; another context has a table of its own.
+// softverbs counts QPs that are created while another one is destroyed, because the provider of
+// vmw_pvrdma may then lose the new one. Each context has a table of its own.
 TEST_F(Objects, AQpThatIsMadeWhileAnotherOneGoesIsCounted)
 {
     start("rule hang block call=destroy_qp ms=60000");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Softverbs between two processes: the same semantics, and what a dead peer looks like.
+// Softverbs between two processes: the semantics are those within one process, and a peer can die.
 #include "softverbs/fixture.h"
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@ namespace
 
 using namespace sv;
 
-// Sent by one process to the other before they are connected, and afterwards.
+// One process sends this to the other before they are connected, and again afterwards.
 struct Hello {
     Address address;
     uint64_t addr;
@@ -46,7 +46,7 @@ class Wire
     }
 };
 
-// One side of a test that runs in two processes, each a host of its own.
+// One side of a test that runs in two processes, each a host of its own
 struct Side {
     Wire wire;
     End *end = nullptr;
@@ -112,7 +112,7 @@ class Processes : public testing::Test
         if (fds[1] >= 0)
             close(fds[1]);
     }
-    // Runs one function in a child and the other here.
+    // Runs one function in a child, and the other here.
     template <typename Child, typename Parent> void both(Child in_child, Parent here)
     {
         child = fork();
@@ -141,7 +141,7 @@ class Processes : public testing::Test
     bool killed = false;
 };
 
-// A program under measurement calls nothing of softverbs: its totals are in the file once it has exited.
+// A measured program calls nothing of softverbs. Its totals are in the file after it has exited.
 TEST_F(Processes, TotalsAreWrittenAtTheExit)
 {
     std::string file = std::string(dir) + "/totals";
@@ -216,12 +216,12 @@ TEST_F(Processes, AllOperationsCrossProcesses)
         });
 }
 
-// Both directions at once and much more than the sockets hold: nobody may wait for the other to
-// read.
+// Both directions send at once, much more than the sockets hold. Neither side may wait for the
+// other to read.
 TEST_F(Processes, FloodsInBothDirectionsDoNotBlock)
 {
     Params p;
-    p.timeout = 18; // a busy machine holds a side up for longer than the default's half second
+    p.timeout = 18; // a busy machine delays a side for longer than the default's half second
     auto flood = [](Side &s) {
         s.end->fill(1, 1000);
         for (int round = 0; round < 8; round++) {
@@ -302,7 +302,7 @@ TEST_F(Processes, ErrorsAndWaitsCrossOver)
                 0);
             EXPECT_EQ(s.end->wait().status, IBV_WC_REM_ACCESS_ERR);
             s.connect();
-            ASSERT_EQ(s.end->post(IBV_WR_SEND, 0, 64, 2), 0); // before there is a receive
+            ASSERT_EQ(s.end->post(IBV_WR_SEND, 0, 64, 2), 0); // no receive is posted yet
             EXPECT_EQ(s.end->wait().status, IBV_WC_SUCCESS);
             s.sync();
         });
@@ -352,7 +352,7 @@ TEST_F(Processes, StoppedPeerIsRiddenOut)
             s.sync();
             kill(child, SIGSTOP);
             ASSERT_EQ(s.write(0, 64), 0);
-            usleep(150000); // two time-outs of 67 ms
+            usleep(150000); // two timeouts of 67 ms
             kill(child, SIGCONT);
             EXPECT_EQ(s.end->wait().status, IBV_WC_SUCCESS);
             s.sync();
@@ -436,11 +436,11 @@ TEST_F(Processes, WhatAParentOpenedIsUselessInItsChild)
     EXPECT_EQ(lib().sv_slot(), 1u);
 }
 
-// Two connected ends, then a child that makes this call with the first one's objects: 0 when the
+// Connects two ends, then makes this call in a child with the first end's objects. Returns 0 if the
 // parent's next message ends as expected and the call was counted.
 int parent_of(const std::function<int(End &)> &call, bool harmless)
 {
-    End *a = new End, *b = new End; // what is taken cannot be destroyed, so nothing is
+    End *a = new End, *b = new End; // not freed: taken objects cannot be destroyed
     Params p;
     p.timeout = p.retry = 1;
     a->create();
@@ -463,13 +463,14 @@ int parent_of(const std::function<int(End &)> &call, bool harmless)
         return 3;
     bool done = !a->post(IBV_WR_RDMA_WRITE, 0, 64, 1, b->addr(), b->mr->rkey) &&
                 a->wait().status == IBV_WC_SUCCESS;
-    // The socket goes with the last device.
+    // The socket closes with the last device.
     if (lib().ibv_close_device(a->ctx) || lib().ibv_close_device(b->ctx))
         return 4;
     return done == harmless ? 0 : 5;
 }
 
-// As with a real adapter, whose objects lie behind a descriptor that both have.
+// A child's calls change its parent's objects, as with a real adapter, whose objects are behind a
+// shared descriptor.
 TEST_F(Processes, WhatAChildDestroysItsParentLoses)
 {
 #if defined(__SANITIZE_THREAD__)

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Reliable connections within one process: what arrives, in which order, and what is refused how.
+// Reliable connections within one process: which data arrive, in which order, and how requests are
+// refused
 #include "softverbs/fixture.h"
 
 #include <arpa/inet.h>
@@ -20,8 +21,8 @@ class Rc : public PairTest
 {
 };
 
-// The tests of RC with the requests executed by the service thread, and with the other placement
-// order.
+// The tests of RC, once with requests executed by the service thread, and once with the reverse
+// order of placement
 class RcModes : public PairTest, public testing::WithParamInterface<const char *>
 {
 };
@@ -184,7 +185,7 @@ TEST_F(Rc, AtomicsReturnTheOldValue)
     EXPECT_EQ(a->wait().status, IBV_WC_REM_INV_REQ_ERR) << "misaligned";
 }
 
-// The record behind the data must never be seen before the data, by a CPU that polls memory.
+// A CPU that polls memory must never see the record before the data in front of it.
 TEST_F(Rc, RecordIsNeverSeenBeforeItsData)
 {
     start("profile pvrdma\nset async 1\nset descend 1");
@@ -375,7 +376,7 @@ TEST_P(Refused, WithItsStatusAndBothEndsFail)
     }
 }
 
-// The end's buffer registered again, with fewer rights.
+// Registers the end's buffer again, with fewer rights.
 ibv_mr *limited(End *e, int access)
 {
     EXPECT_EQ(lib().ibv_dereg_mr(e->mr), 0);
@@ -509,7 +510,8 @@ TEST_F(Rc, LateReceiveIsWaitedFor)
     EXPECT_EQ(b->buf[0], 55);
 }
 
-// Neither retries nor acknowledgements, in attributes and in what happens.
+// Unreliable connections have no retries and no acknowledgements, in their attributes and in their
+// behaviour.
 TEST_F(Rc, UnreliableSendsAreDoneWhenSent)
 {
     ASSERT_EQ(lib().sv_configure("profile roce"), 0);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Relaxed ordering of an adapter that makes use of it: what may be seen when.
+// Relaxed ordering of an adapter that makes use of it: the time at which written data may be seen
 #include "softverbs/fixture.h"
 
 #include <sys/mman.h>
@@ -99,7 +99,7 @@ TEST_F(Relaxed, AReadPushesWhatWasWrittenBefore)
     EXPECT_TRUE(come(0));
 }
 
-// A completion, which goes to host memory, pushes nothing that goes to a GPU.
+// A completion goes to host memory, and so flushes no writes to a GPU.
 TEST_F(Relaxed, GpuMemoryNeedsAReadOfIt)
 {
     begin();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Many connections, many threads, and registered memory by the plugin's cache.
+// Many connections, many threads, and memory that the plugin's cache registers
 #include "softverbs/fixture.h"
 
 #include <memory>
@@ -29,7 +29,7 @@ TEST(Scale, AThousandConnectionsLeaveNothing)
     enum { N = 1000 };
     ASSERT_EQ(lib().sv_configure("set max_qp 4000"), 0);
     {
-        End home; // device, PD, CQ and buffer for all of them
+        End home; // device, PD, CQ and buffer for all connections
         home.drop();
         std::vector<ibv_qp *> qps;
         auto make = [&] {

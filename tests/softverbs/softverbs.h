@@ -19,7 +19,7 @@ struct ibv_qp;
 struct ibv_cq;
 struct ibv_context;
 
-/* Calls and entries since the object was made (or since sv_configure, for the totals). */
+/* Calls and entries since the object was created; for totals, since sv_configure. */
 struct sv_stats {
     uint64_t post_send; /* ibv_post_send calls that queued at least one request */
     uint64_t post_recv; /* ibv_post_recv calls that queued at least one request */
@@ -33,37 +33,40 @@ struct sv_stats {
     uint64_t doorbells; /* device register writes of all this, by the profile's rule */
 };
 
-/* Functions with which softverbs touches memory given to ibv_reg_mr. The defaults are for host
- * memory; a test with device memory puts its own functions there before it registers anything. */
+/* softverbs accesses memory given to ibv_reg_mr by these functions. The defaults are for host
+ * memory. A test with device memory sets its own before it registers anything. */
 struct sv_hooks {
-    /* Into registered memory: must make bytes visible in the order of calls. */
+    /* Copies into registered memory. Must make bytes visible in the order of calls. */
     void (*put)(void *dst, const void *src, size_t len);
-    /* Out of registered memory. */
+    /* Copies out of registered memory. */
     void (*get)(void *dst, const void *src, size_t len);
-    /* 0, or an errno if [addr, addr + len) cannot be registered (write: also for local writes). */
+    /* Returns 0, or an errno if [addr, addr + len) cannot be registered (write: also for local
+     * writes). */
     int (*pin)(void *addr, size_t len, int write);
-    /* ns, never going back, from any thread. NULL: CLOCK_MONOTONIC. A test with a clock of its own puts
-     * it here before it opens a device, and has the command `timers` run what is due. */
+    /* Returns monotonic time in ns; any thread may call it. NULL: CLOCK_MONOTONIC. A test with a
+     * clock of its own sets it before it opens a device, and runs due timers by the command
+     * `timers`. */
     uint64_t (*now)(void);
 };
 extern struct sv_hooks sv_hooks;
 
-/* Start again with this configuration (the text of a configuration file, NULL for the one that the
- * environment names): devices, rules and totals are made again. EBUSY while a device is open. */
+/* Starts again with this configuration: the text of a configuration file, or NULL for the one
+ * that the environment names. Devices, rules and totals are reset. EBUSY if a device is open. */
 int sv_configure(const char *text);
 
-/* One command, now. 0 or an errno; reply (may be NULL) gets the
- * answer or the reason, cut to size. */
+/* Runs one command. Returns 0 or an errno. reply (may be NULL) gets the answer or the reason, cut
+ * to size. */
 int sv_command(const char *line, char *reply, size_t size);
 
 /* Runs a command in another process of the fabric directory, by its slot. */
 int sv_peer_command(unsigned int slot, const char *line, char *reply, size_t size);
 
-/* This process's number in the fabric: 1 without a directory, 0
- * before the first device was opened. */
+/* Returns this process's number in the fabric: 1 without a directory, 0 before the first device
+ * is opened. */
 unsigned int sv_slot(void);
 
-/* How often the rule of that name met a candidate / acted. -1: no such rule. */
+/* The number of times that the rule of this name met a candidate, and that it acted. -1: no such
+ * rule. */
 int64_t sv_rule_seen(const char *name);
 int64_t sv_rule_fired(const char *name);
 
@@ -73,8 +76,8 @@ void sv_ctx_stats(struct ibv_context *ctx, struct sv_stats *out);
 void sv_total_stats(struct sv_stats *out);
 
 /* Writes a sysfs tree of the devices (class/infiniband, class/infiniband_verbs, class/net,
- * bus/pci/devices) below an existing directory and keeps GIDs and port states in it up to date from
- * then on. 0 or an errno. */
+ * bus/pci/devices) below an existing directory. From then on it keeps the tree's GIDs and port
+ * states up to date. Returns 0 or an errno. */
 int sv_write_sysfs(const char *root);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Profiles, and where the configuration comes from. */
+/* Profiles, and the sources of the configuration */
 #include "sv_int.h"
 
 #include <ctype.h>
@@ -254,8 +254,8 @@ static int check_profile(const struct sv_profile *p)
     return 0;
 }
 
-/* Copies one line of the text, without its comment and surrounding blanks; where the next one
- * starts. */
+/* Copies one line of the text, without its comment and surrounding blanks. Returns the start of
+ * the next line. */
 static const char *take_line(const char *text, char *line, size_t size)
 {
     size_t n = strcspn(text, "\n;");
@@ -267,7 +267,7 @@ static const char *take_line(const char *text, char *line, size_t size)
     }
     memcpy(line, text, len);
     line[len] = '\0';
-    /* "#3" is a queue pair. */
+    /* "#3" is not a comment but a queue pair. */
     for (char *hash = strchr(line, '#'); hash; hash = strchr(hash + 1, '#')) {
         if (!isdigit((unsigned char)hash[1])) {
             *hash = '\0';
@@ -286,7 +286,7 @@ static int config_error(const char *line, int rc, const char *why)
     return rc;
 }
 
-/* First the lines that say what the devices are, then (second pass) the commands on them. */
+/* Applies the lines that define the devices first, and then (second pass) the commands on them. */
 static int apply(const char *text, bool second)
 {
     char line[400], why[200];
@@ -311,7 +311,7 @@ static int apply(const char *text, bool second)
     return 0;
 }
 
-/* The environment as the text of a configuration; the caller frees it. */
+/* Returns the environment as the text of a configuration, which the caller frees. */
 static char *from_environment(void)
 {
     static const char *const files[] = {"PVN_SOFTVERBS_CONFIG", "PVN_SOFTVERBS_FAULTS"};

@@ -29,7 +29,7 @@ static int cmd_port(int argc, char **argv, char *reply, size_t size)
     return 0;
 }
 
-/* An IPv6 literal, or an IPv4 one for its mapped form. */
+/* Parses an IPv6 literal, or an IPv4 one into its mapped form. */
 static int parse_gid(const char *s, union ibv_gid *gid)
 {
     if (inet_pton(AF_INET6, s, gid->raw) == 1)
@@ -205,7 +205,7 @@ static int cmd_stat(int argc, char **argv, char *reply, size_t size)
 
 static int cmd_set(int argc, char **argv, char *reply, size_t size)
 {
-    /* Settings that may change while devices are open: none that objects were made by. */
+    /* Settings that may change while devices are open, because no object depends on them */
     static const char *const live[] = {
         "async",  "timeout_cap_ms", "descend",     "routed",           "memlock_kb",
         "max_mr", "max_qp",         "max_mr_size", "relaxed_ordering", "command_us"};

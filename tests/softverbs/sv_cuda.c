@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a GPU, with `set cuda 1`: what an adapter would move over PCI Express is copied by the
- * CUDA driver. */
+/* GPU memory, with `set cuda 1`: the CUDA driver copies the data that an adapter would move over
+ * PCI Express. */
 #include "sv_int.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Numbers and shapes are facts of cuda.h (CUDA 13.0); names as libcuda.so.1 exports them. */
+/* Numbers and layouts are facts of cuda.h (CUDA 13.0). Names are those that libcuda.so.1 exports. */
 enum {
     CU_MEMORY_TYPE = 2, /* CUpointer_attribute */
     CU_DEVICE_ORDINAL = 9,
@@ -35,7 +35,7 @@ static struct {
     int (*to_host)(void *, uint64_t, size_t, void *);
 } cu;
 
-/* A GPU with registered memory. */
+/* A GPU with registered memory */
 static struct {
     void *ctx, *stream; /* its primary context, held; a stream of our own, which waits for nobody's
                            kernels */
@@ -90,9 +90,9 @@ static int complain(const char *what, int code)
     return code;
 }
 
-/* The first address of a range that is a GPU's, NULL: none. A region is of whole pages, so its
- * allocation may begin a little behind the region (no allocation begins off a multiple of 256
- * bytes). */
+/* Returns the first GPU address of a range, or NULL if there is none. A region consists of whole
+ * pages, so its allocation may begin a little after the region (allocations begin at multiples of
+ * 256 bytes). */
 static const char *first_on_device(const char *addr, size_t len)
 {
     enum { STEP = 256, PAGE = 4096 };
@@ -118,7 +118,8 @@ static struct region *find(const void *addr)
     return NULL;
 }
 
-/* A copy between host memory and a GPU's, allocation by allocation. Over when it returns. */
+/* Copies between host memory and a GPU's, allocation by allocation. The copy is complete on
+ * return. */
 static int copy(int dev, char *device, char *host, size_t len, bool to_device)
 {
     void *popped;
@@ -190,7 +191,8 @@ int sv_cuda_add(const void *addr, size_t len)
     }
     *r = (struct region){.next = regions, .addr = addr, .len = len, .dev = dev};
     regions = r;
-    /* The first copy sets up what a later one, beside a running kernel, would have to wait for. */
+    /* The first copy does set-up that a later one would have to do beside a running kernel, and
+     * wait for. */
     if (copy(dev, (char *)(uintptr_t)first, &byte, 1, false)) {
         sv_cuda_remove(addr, len);
         return EFAULT;
@@ -227,8 +229,8 @@ bool sv_cuda_get(void *dst, const void *src, size_t len)
     return r;
 }
 
-/* A descriptor of device memory cannot be mapped; that it is one, and how long, it says itself. (A
- * double's is a file with the buffer at its position.) */
+/* A descriptor of device memory cannot be mapped. The descriptor itself says that it is device
+ * memory, and how long. (A double's descriptor is a file with the buffer at its position.) */
 int sv_cuda_check_dmabuf(int fd, uint64_t offset, size_t len)
 {
     off_t at = lseek(fd, 0, SEEK_CUR), end = lseek(fd, 0, SEEK_END);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Devices, contexts, ports, GID tables, asynchronous events. */
+/* Devices, contexts, ports, GID tables and asynchronous events */
 #include "sv_int.h"
 
 #include <arpa/inet.h>
@@ -27,7 +27,8 @@ int sv_ctx_check(struct sv_ctx *c)
     return !err && c->leaving ? EIO : err;
 }
 
-/* A child starts again with devices of its own; what it does to inherited objects: sv_fork.c. */
+/* A child starts again with devices of its own. sv_fork.c has the effects of its calls on
+ * inherited objects. */
 static void fork_child(void)
 {
     pthread_cond_init(&sv.acked, NULL);
@@ -174,8 +175,8 @@ void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gi
     sv_sysfs_refresh(dev, port, index);
 }
 
-/* The worst kind of device failure: it says so once, and never completes anything again. gone: the
- * kernel removes it, too, and has destroyed what its contexts had. */
+/* The worst failure of a device: it raises one event, and never completes anything again. gone:
+ * the kernel also removes the device, and has destroyed the objects of its contexts. */
 void sv_dev_fatal(struct sv_dev *dev, bool gone)
 {
     for (struct sv_ctx *c = sv.ctxs; c; c = c->next)
@@ -197,9 +198,10 @@ static void lose_memory(const struct sv_ctx *c)
             sv.mr[i]->lost |= sv.mr[i]->born > newest;
 }
 
-/* Its driver is unbound or reset. The kernel destroys the objects of each context from the newest to the oldest
- * (__uverbs_cleanup_ufile in drivers/infiniband/core/rdma_core.c), refuses the context's calls meanwhile, and reports it
- * last, with the file of the events. Here it takes this long from the newest queue pair on. */
+/* The device's driver is unbound or reset. The kernel destroys each context's objects from the
+ * newest to the oldest (__uverbs_cleanup_ufile in drivers/infiniband/core/rdma_core.c). Meanwhile
+ * it refuses the context's calls. It reports the removal last, by the file of events. Here the
+ * removal takes `ns` from the newest queue pair on. */
 void sv_dev_remove(struct sv_dev *dev, uint64_t ns)
 {
     if (dev->fatal)
@@ -390,7 +392,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
             .pkey_tbl_len = 1,
             .lid = p->ethernet ? 0 : (uint16_t)(p->host * 64 + c->dev->index * SV_PORT_MAX + port),
             .active_width = (uint8_t)p->width,
-            /* The kernel keeps what is faster to itself. */
+            /* The kernel does not report faster speeds here. */
             .active_speed = (uint8_t)(p->speed > SPEED_NDR ? SPEED_NDR : p->speed),
             .link_layer = p->no_link_layer ? IBV_LINK_LAYER_UNSPECIFIED
                           : p->ethernet    ? IBV_LINK_LAYER_ETHERNET
@@ -405,8 +407,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     return rc;
 }
 
-/* The entry of programs built against an old rdma-core: the struct
- * ended before link_layer's flags. */
+/* The entry of programs that were built against an old rdma-core, whose struct ended before
+ * link_layer's flags */
 SV_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
                              struct _compat_ibv_port_attr *attr)
 {
@@ -431,8 +433,8 @@ SV_EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be
 
 /* ---- GID tables ---- */
 
-/* An index in range whose row is free reads as zeros through ibv_query_gid and as ENODATA through
- * the newer calls (rdma-core 44, libibverbs/verbs.c and cmd_device.c). */
+/* A free row within the table reads as zeros by ibv_query_gid, and as ENODATA by the newer calls
+ * (rdma-core 44, libibverbs/verbs.c and cmd_device.c). */
 SV_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
                             union ibv_gid *gid)
 {
@@ -506,7 +508,7 @@ SV_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
     return rc ? -rc : n;
 }
 
-/* The private call that predates the table: 0 InfiniBand or RoCE v1, 1 RoCE v2. */
+/* The private call from before the table: 0 is InfiniBand or RoCE v1, 1 is RoCE v2. */
 SV_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
                                  int *type);
 SV_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
@@ -567,9 +569,9 @@ SV_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
     return NULL;
 }
 
-/* Objects that were not destroyed before the device is closed: the kernel takes them away, the
- * program's memory for them is lost. Logged and counted, since a test of the plugin may check it.
- * */
+/* Handles objects that are alive when their device is closed. The kernel removes them, and the
+ * program's memory for them is lost. They are logged and counted, because a test of the plugin
+ * may check that. */
 static void abandon(struct sv_ctx *c)
 {
     fprintf(stderr, "softverbs: %s closed with %u objects alive\n", c->dev->ibv.name, c->refs);

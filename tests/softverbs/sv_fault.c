@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fault rules: what matches, when it acts, what it does. The language is described in README.md. */
+/* Fault rules: which requests they match, when they act, and their actions. README.md describes
+ * the language. */
 #include "sv_int.h"
 
 #include <ctype.h>
@@ -126,7 +127,7 @@ static int parse_word(struct sv_rule *r, const char *key, const char *value)
     return EINVAL;
 }
 
-/* "rule NAME ACTION key=value... [do COMMAND]"; line starts behind "rule". */
+/* Parses "rule NAME ACTION key=value... [do COMMAND]". line starts after "rule". */
 int sv_rule_add(const char *line, char *reply, size_t size)
 {
     struct sv_rule r = {.dev = -1,
@@ -211,8 +212,8 @@ static void obey(const struct sv_rule *r)
         fprintf(stderr, "softverbs: rule %s: \"%s\": %s\n", r->name, command, why);
 }
 
-/* Until the command `release`, or for the rule's time. The lock is free meanwhile, and the table of rules
- * may change. */
+/* Blocks until the command `release`, or for the rule's time. The lock is free meanwhile, and the
+ * table of rules may change. */
 static void block(const struct sv_rule *r)
 {
     uint64_t releases = sv.releases, until = sv_now() + (uint64_t)r->ms * 1000000;
@@ -244,7 +245,7 @@ static int obey_rules(const char *call, struct sv_dev *dev, struct sv_qp *qp)
     return 0;
 }
 
-/* The calls that the driver of vmw_pvrdma passes on to its device, and waits for the answer. */
+/* True for calls that the driver of vmw_pvrdma passes on to its device, and waits for. */
 static bool waits_for_device(const char *call)
 {
     static const char *const calls[] = {"open_device", "query_port", "alloc_pd",
@@ -282,7 +283,7 @@ static void hold(struct sv_qp *qp, const struct sv_rule *r)
     sv_wake(qp->hold_until);
 }
 
-/* Somebody else's messages have passed: a QP that waited for them goes on. */
+/* Messages of other QPs have passed. A QP that was held until then goes on. */
 static void let_go(void)
 {
     if (!sv.held)
@@ -296,7 +297,8 @@ static void let_go(void)
     }
 }
 
-/* A request is about to be transmitted (again). false: not now. */
+/* Runs the rules for a request that is about to be transmitted (again). False: do not transmit it
+ * now. */
 bool sv_fault_message(struct sv_qp *qp, struct sv_wqe *w, bool *drop)
 {
     struct sv_dev *d = sv_ctx_of(qp->ibv.context)->dev;

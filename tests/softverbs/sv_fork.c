@@ -67,8 +67,8 @@ void sv_take(const struct sv_ctx *c, enum sv_take kind, void *object)
     __atomic_store_n(&c->shared->taken[i].kind, kind, __ATOMIC_RELEASE);
 }
 
-/* The object may be gone by now; then another one may be where it was, which is then taken instead:
- * as wrong as the call was. */
+/* Applies a child's call to the parent's object. If the object is gone, and another one is at its
+ * address, that one is taken instead. This is as wrong as the child's call. */
 static void obey(enum sv_take kind, const void *object)
 {
     for (struct sv_pd *pd = sv.pds; kind == SV_TAKE_PD && pd; pd = pd->next)

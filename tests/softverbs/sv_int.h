@@ -47,7 +47,7 @@ enum sv_relaxed {
     SV_RELAXED_NO_DMABUF, /* one of a dma-buf alone does */
 };
 
-/* The kind of adapter that is played. Filled from a profile, then by `set` lines. */
+/* The adapter that is played. Filled from a profile, then by `set` lines. */
 struct sv_profile {
     char name[16];     /* of the profile */
     char dev_name[24]; /* name of a device, without its number */
@@ -388,7 +388,7 @@ void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gi
 void sv_dev_fatal(struct sv_dev *dev, bool gone);
 void sv_dev_remove(struct sv_dev *dev, uint64_t ns);
 uint64_t sv_dev_timers(uint64_t now); /* as sv_qp_timers */
-/* A device that has failed is there again, for new contexts; other: with another GUID. */
+/* Makes a failed device available again for new contexts; other: with another GUID. */
 void sv_dev_renew(struct sv_dev *dev, bool other);
 bool sv_ctx_is_dead(const struct sv_ctx *c);
 bool sv_gid_v4(const union ibv_gid *gid);
@@ -428,7 +428,8 @@ char *sv_mr_remote(struct sv_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len,
 const struct sv_mr *sv_mr_by_rkey(uint32_t rkey); /* NULL: none */
 
 /* sv_relaxed.c */
-/* A piece of a WRITE for memory of mr: true if it is held back, false: it is to be placed now. */
+/* Handles a piece of a WRITE for memory of mr. True if it is held back; false if it must be
+ * placed now. */
 bool sv_relaxed_hold(const struct sv_qp *qp, const struct sv_mr *mr, char *to, const char *data,
                      size_t len);
 void sv_relaxed_completion(const struct sv_qp *qp); /* of a receive of qp: before it */
@@ -481,7 +482,8 @@ void sv_life_unlock(void);
 
 /* sv_fault.c */
 int sv_rule_add(const char *line, char *reply, size_t size);
-/* The rules for a call, then the time that it takes as a command of the device; the lock is free meanwhile. 0 or an errno. */
+/* Applies the rules for a call, then waits for as long as it takes as a command of the device.
+ * The lock is free meanwhile. Returns 0 or an errno. */
 int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp);
 bool sv_fault_message(struct sv_qp *qp, struct sv_wqe *w,
                       bool *drop); /* false: stop transmitting */

@@ -137,7 +137,8 @@ static void out_close(struct out_link *o)
     drop_queue(o);
 }
 
-/* Writes what the socket takes. A peer that is gone swallows packets, as a dead host does. */
+/* Writes as much as the socket takes. Packets to a peer that is gone are dropped, as if its host
+ * were dead. */
 static void out_flush(struct out_link *o)
 {
     while (o->fd >= 0 && o->head) {
@@ -202,7 +203,7 @@ static void reply_command(struct in_link *l)
         return; /* the requester has gone */
 }
 
-/* One read. false: nothing more for now, or the link is finished (fd is then -1). */
+/* Reads once. False: there is nothing more for now, or the link is finished (fd is then -1). */
 static bool in_read(struct in_link *l)
 {
     char *to;
@@ -391,7 +392,8 @@ static void *service(void *arg)
 
 /* ---- start and stop ---- */
 
-/* The first free number: a lock that its owner's death releases, and a socket of that number. */
+/* Takes the first free number: a lock that its owner's death releases, and a socket of that
+ * number. */
 static int take_slot(void)
 {
     struct sockaddr_un a;
@@ -529,7 +531,7 @@ void sv_link_stop(void)
     pthread_mutex_unlock(&sv.lock);
 }
 
-/* A child inherits the parent's sockets, but they are not its own. */
+/* A child inherits the parent's sockets, but does not own them. */
 void sv_link_forked(void)
 {
     if (L.users) {
@@ -543,7 +545,7 @@ void sv_link_forked(void)
     sv.slot = 0;
 }
 
-/* A program that ends with a device open leaves no socket behind. */
+/* A program that exits with a device open leaves no socket behind. */
 __attribute__((destructor)) static void at_exit(void)
 {
     pthread_mutex_lock(&sv.lock);

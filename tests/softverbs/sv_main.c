@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The fabric's state, its lock, clock and random numbers, event queues, and counting. */
+/* The fabric's state, its lock, clock and random numbers, event queues, and counters */
 #include "sv_int.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ struct sv_fabric sv = {
     .released = PTHREAD_COND_INITIALIZER,
 };
 
-/* The lock is not fair: a program that polls without pause would keep the service thread, which is
- * what it is waiting for, from ever getting it. So the service thread goes first. */
+/* The lock is not fair. A program that polls without pause would keep the service thread, for
+ * which it waits, from getting the lock. So the service thread goes first. */
 void sv_lock(void)
 {
     for (int i = 0; i < 1000 && __atomic_load_n(&sv.service_waits, __ATOMIC_RELAXED); i++)
@@ -113,7 +113,7 @@ void sv_queue_put(struct sv_queue *q, const struct sv_event *ev)
         abort();
 }
 
-/* An object goes away: its events that nobody has fetched go with it, as in the kernel. */
+/* Drops the unfetched events of an object that goes away, as the kernel does. */
 void sv_queue_purge(struct sv_queue *q, bool (*match)(const struct sv_event *, void *), void *arg)
 {
     struct sv_event **at = &q->head;
@@ -137,7 +137,7 @@ void sv_queue_purge(struct sv_queue *q, bool (*match)(const struct sv_event *, v
     q->tail = at;
 }
 
-/* One event of the statistics, in the context's and the process's totals. */
+/* Adds to one counter of the context's and the process's totals. */
 void sv_count(struct sv_ctx *ctx, size_t field, uint64_t n, bool doorbell)
 {
     struct sv_stats *s[2] = {&ctx->stats, &sv.total};
@@ -147,8 +147,9 @@ void sv_count(struct sv_ctx *ctx, size_t field, uint64_t n, bool doorbell)
     }
 }
 
-/* The process's totals as a line behind those of others, in the file that PVN_SOFTVERBS_TOTALS names, when the
- * library is unloaded or the process exits: for a measurement of programs that call nothing of softverbs. */
+/* Appends the process's totals as a line to the file that PVN_SOFTVERBS_TOTALS names, when the
+ * library is unloaded or the process exits. It is for measurements of programs that call nothing
+ * of softverbs. */
 __attribute__((destructor)) static void write_totals(void)
 {
     const char *path = getenv("PVN_SOFTVERBS_TOTALS");

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Names, rates, and the calls for what no profile has: they say so, as a provider without them
- * does. */
+/* Names, rates, and calls that no profile supports. These fail as they do in a provider without
+ * them. */
 #include "sv_int.h"
 
 #include <errno.h>
@@ -101,7 +101,8 @@ SV_EXPORT int ibv_rate_to_mbps(enum ibv_rate rate)
     return m < 0 ? m : m * 2500;
 }
 
-/* A file of a real system's sysfs or of the written tree: first line, without its end. */
+/* Reads the first line of a file, without its end. The file is of a real system's sysfs or of the
+ * written tree. */
 SV_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 SV_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {

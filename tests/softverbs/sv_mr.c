@@ -24,17 +24,18 @@
 #define SV_TSAN 1
 #endif
 
-/* ThreadSanitizer does not see the order that another process gives to things (this process sent it
- * a word by a socket, and therefore it reads here), so what comes from there is left out of its
- * view. */
+/* ThreadSanitizer does not see order that another process establishes: this process sent it a
+ * word by a socket, and therefore it reads here. So accesses for packets of other processes are
+ * hidden from it. */
 #ifdef SV_TSAN
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
 
-/* It pairs a release with an acquire of the very same address only. For a reader that polls the
- * upper half of a word and then reads the lower one, that one is stored last and by itself. */
+/* ThreadSanitizer pairs a release with an acquire of the very same address only. A reader may
+ * poll the upper half of a word and then read the lower one. So the upper half is stored last and
+ * by itself. */
 static void put_word(char *dst, uint64_t w)
 {
     uint64_t lower = w;
@@ -70,9 +71,10 @@ enum {
     LINE = 64,
     RKEY_BIT = 1u << 31, /* remote keys are never equal to local ones, so mixing them up shows */
     KEY_GEN_BITS = 8,
-    /* Up to here bytes are placed by release stores, word by word, so that a program may poll any
-     * aligned word of it while it lands (and ThreadSanitizer sees the order): a whole ring of
-     * entries that are polled may be one write. Of more, the first and the last line. */
+    /* Writes up to this size are placed word by word, by release stores. So a program may poll
+     * any aligned word while the write lands, for example in a ring of entries, and
+     * ThreadSanitizer sees the order. Of longer writes only the first and the last line are
+     * placed so. */
     WORDWISE = 32768,
     BY_WORDS = 2, /* values of `descend` */
     EVERY_PIECE = 3,
@@ -80,7 +82,8 @@ enum {
     SLEEPS_EVERY = 64  /* lines */
 };
 
-/* Aligned words by release stores: whoever sees the word sees everything placed before. */
+/* Stores aligned words by release stores. A thread that sees a word sees everything placed before
+ * it. */
 static void put_words(char *dst, const char *src, size_t len)
 {
     while (len) {
@@ -103,8 +106,8 @@ static void put_words(char *dst, const char *src, size_t len)
     }
 }
 
-/* Time for a line's last word to be seen without the rest. On a busy machine the reader has no processor at such a
- * moment, so that now and then it gets one. */
+/* Gives a reader time to see a line's last word without the rest. On a busy machine the reader
+ * may have no processor at that moment, so now and then this sleeps. */
 static void let_be_seen(void)
 {
     static __thread unsigned lines;
@@ -115,8 +118,8 @@ static void let_be_seen(void)
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
 
-/* As a copy by processor may store it that is longer than a cache line: the last word first, and
- * between that of a line and the rest of it time to be seen. */
+/* Stores as a processor's copy of more than a cache line may: the last word first. After the last
+ * word of each line a reader has time to see it without the rest. */
 static void put_backwards(char *dst, const char *src, size_t len)
 {
     while (len) {
@@ -206,7 +209,7 @@ static void get_host(void *dst, const void *src, size_t len)
     unseen(false);
 }
 
-/* Checks by the list of mappings if every page is there, and readable or writable as requested. */
+/* Checks by the list of mappings that every page is there, and readable or writable as requested. */
 static int mapped(uintptr_t from, uintptr_t to, int write)
 {
     FILE *f = fopen("/proc/self/maps", "re");
@@ -223,7 +226,7 @@ static int mapped(uintptr_t from, uintptr_t to, int write)
     return from < to ? EFAULT : 0;
 }
 
-/* Answers as the kernel's pinning would: faults the pages in, with the right to write where
+/* Returns what the kernel's pinning would: it faults the pages in, with the right to write if
  * requested. */
 static int pin_host(void *addr, size_t len, int write)
 {
@@ -275,11 +278,12 @@ static int check_access(unsigned int access)
         return EINVAL;
     if (access & IBV_ACCESS_ON_DEMAND)
         return EOPNOTSUPP;
-    /* Optional bits may be ignored by a device, that is what makes them optional. */
+    /* A device may ignore optional bits, by their definition. */
     return access & ~(known | IBV_ACCESS_OPTIONAL_RANGE) ? EINVAL : 0;
 }
 
-/* Finds the bytes behind a registration. 0 with *mem (and, *device, on a GPU) or an errno. */
+/* Finds the bytes behind a registration. Returns 0 with *mem (and *device if it is on a GPU), or
+ * an errno. */
 static int find_memory(void *addr, size_t len, uint64_t iova, bool write, int dmabuf_fd,
                        uint64_t offset, char **mem, bool *device)
 {
@@ -293,7 +297,7 @@ static int find_memory(void *addr, size_t len, uint64_t iova, bool write, int dm
     }
     if (dmabuf_fd < 0)
         return sv_hooks.pin(addr, len, write);
-    /* A double of an exporter says by the file position where in its file the buffer begins. */
+    /* A double of an exporter gives the buffer's start in its file by the file position. */
     off_t start = lseek(dmabuf_fd, 0, SEEK_CUR);
     void *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, dmabuf_fd,
                      (start > 0 ? start : 0) + (off_t)offset);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Protection domains, completion channels, completion queues. */
+/* Protection domains, completion channels and completion queues */
 #include "sv_int.h"
 
 #include <errno.h>
@@ -221,7 +221,7 @@ SV_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
     return EOPNOTSUPP; /* as vmw_pvrdma; nobody here resizes */
 }
 
-/* The CQ is lost, and every QP on it. */
+/* Fails the CQ, and every QP on it. */
 void sv_cq_overrun(struct sv_cq *cq)
 {
     cq->overrun = true;
@@ -259,7 +259,7 @@ void sv_cq_add(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc, bool
     }
 }
 
-/* A QP is reset or destroyed: its completions that were not polled are gone. */
+/* Drops the unpolled completions of a QP that is reset or destroyed. */
 void sv_cq_forget(struct sv_cq *cq, struct sv_qp *qp)
 {
     uint32_t kept = 0;

@@ -22,7 +22,7 @@ static uint32_t pow2(uint32_t n)
     return p;
 }
 
-/* Rounds the requested limits to those that the device gives; an errno when it cannot. */
+/* Rounds the requested limits to those that the device grants. Returns an errno if it cannot. */
 static int grant(struct ibv_qp_cap *cap)
 {
     const struct sv_profile *p = &sv.p;
@@ -186,8 +186,8 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     sv.overlaps += c->creating > 0;
     int err = qp->taken ? ENOENT : sv_fault_call("destroy_qp", c->dev, NULL);
     c->destroying--;
-    /* An old kernel answers so whatever is called, and libibverbs keeps the object (libibverbs/cmd.h,
-     * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY); newer ones destroy it. */
+    /* An old kernel returns this for any call, and libibverbs keeps the object (libibverbs/cmd.h,
+     * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY). Newer kernels destroy it. */
     if (!err && (c->gone || c->leaving))
         err = EIO;
     if (err) {
@@ -240,7 +240,7 @@ static const struct {
          IBV_QP_MIN_RNR_TIMER},
 };
 
-/* Attributes that UC has not. */
+/* Attributes that UC does not have */
 enum {
     RELIABLE = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
                IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC

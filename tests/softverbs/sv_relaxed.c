@@ -42,7 +42,8 @@ bool sv_relaxed_hold(const struct sv_qp *qp, const struct sv_mr *mr, char *to, c
     return true;
 }
 
-/* Lands what the arguments name; NULL: whatever it is. kind 0: host memory, 1: of a GPU, -1: both. */
+/* Places the pieces that the arguments select; NULL selects all. kind 0: host memory, 1: GPU
+ * memory, -1: both. */
 static void land(const struct sv_dev *dev, const struct sv_qp *qp, const struct sv_mr *mr, int kind)
 {
     for (struct sv_held **at = &sv.relaxed, *h; (h = *at) != NULL;) {

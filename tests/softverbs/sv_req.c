@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Failed completions: only wr_id, status, qp_num, vendor_err count. */
+/* In failed completions only wr_id, status, qp_num and vendor_err are valid. The rest is garbage
+ * on purpose. */
 enum { GARBAGE_OPCODE = 0x7f };
 
 static bool is_read(const struct sv_wqe *w)
@@ -104,7 +105,7 @@ static void rewind_to(struct sv_qp *qp, uint64_t msn, uint64_t off)
     qp->rd_out = 0;
 }
 
-/* Takes one retry; false when there is none left and the QP has failed. */
+/* Takes one retry. False if none is left and the QP has failed. */
 static bool retry(struct sv_qp *qp)
 {
     if (qp->attr.retry_cnt == 7 && sv.p.retry7_endless)
@@ -215,7 +216,8 @@ const struct sv_gid *sv_qp_sgid(struct sv_qp *qp)
     return g->valid ? g : NULL;
 }
 
-/* An answer would find the port down, and nobody waits for one over UC. */
+/* True if a UC request is lost because the port is down. RC requests need no check: their answers
+ * find the port down. */
 static bool unheard(struct sv_qp *qp)
 {
     const struct sv_dev *d = sv_ctx_of(qp->ibv.context)->dev;
@@ -259,7 +261,7 @@ static void send_piece(struct sv_qp *qp, struct sv_wqe *w, bool drop)
     }
 }
 
-/* Checks before the first piece of a request. true: transmit it. */
+/* Checks a request before its first piece. True: transmit it. */
 static bool may_start(struct sv_qp *qp, struct sv_wqe *w, bool *drop)
 {
     if ((w->flags & IBV_SEND_FENCE) && qp->rd_out)
@@ -305,8 +307,8 @@ void sv_qp_transmit(struct sv_qp *qp)
 
 /* ---- answers ---- */
 
-/* Everything before msn is done at the other end. false: a READ's answer is missing, it starts
- * again. */
+/* Completes the requests before msn, which the other end has done. False if a READ's answer is
+ * missing, in which case it starts again. */
 static bool complete_before(struct sv_qp *qp, uint64_t msn)
 {
     while (qp->sq_una < msn) {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* May this packet reach this QP? Wrong addresses are silence, as on a network: the sender sees no
- * answer, not an error. */
+/* True if this packet may reach this QP. Wrong addresses cause silence, as on a network: the
+ * sender gets no answer and no error. */
 bool sv_path_ok(struct sv_qp *qp, const struct sv_hdr *h)
 {
     const struct sv_ctx *c = sv_ctx_of(qp->ibv.context);
@@ -86,7 +86,7 @@ static void answer_data(struct sv_qp *qp, const struct sv_hdr *to, enum sv_ptype
     sv_send_packet(p);
 }
 
-/* The request is refused for good: the requester hears why, and this end fails too (IBTA 9.9.3,
+/* Refuses a request for good. The requester is informed, and this end fails, too (IBTA 9.9.3,
  * responder class C). */
 static void refuse(struct sv_qp *qp, const struct sv_hdr *h, enum ibv_wc_status status)
 {
@@ -99,7 +99,7 @@ static void refuse(struct sv_qp *qp, const struct sv_hdr *h, enum ibv_wc_status 
     sv_qp_error(qp);
 }
 
-/* A receive could not be filled: it completes with its own error. */
+/* Fails a receive that could not be filled: it completes with an error of its own. */
 static void refuse_receive(struct sv_qp *qp, const struct sv_hdr *h, enum ibv_wc_status own,
                            enum ibv_wc_status theirs)
 {
@@ -115,7 +115,7 @@ static void refuse_receive(struct sv_qp *qp, const struct sv_hdr *h, enum ibv_wc
     sv_qp_error(qp);
 }
 
-/* Takes the next receive; false: there is none, and the requester got an RNR NAK. */
+/* Takes the next receive. False if there is none and the requester got an RNR NAK. */
 static bool take_receive(struct sv_qp *qp, const struct sv_hdr *h)
 {
     if (qp->rq_head == qp->rq_tail) {
@@ -141,7 +141,7 @@ static void finish_receive(struct sv_qp *qp, const struct sv_hdr *h, enum ibv_wc
     sv_recv_complete(qp, r, qp->r_cur_index, &wc, h->solicited);
 }
 
-/* Each of these returns false when the request did not get through (and says so itself). */
+/* Each of these returns false if the request fails, after it has reported that. */
 static bool do_write(struct sv_qp *qp, const struct sv_packet *p)
 {
     const struct sv_hdr *h = &p->h;
@@ -227,14 +227,14 @@ static bool do_atomic(struct sv_qp *qp, const struct sv_hdr *h)
         new = h->swap;
         __atomic_compare_exchange_n(at, &old, new, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
-    /* A repeated request gets the same answer and does nothing. */
+    /* A duplicate gets the same answer and does nothing. */
     qp->atomic_log[h->msn % SV_ATOMIC_LOG].msn = h->msn;
     qp->atomic_log[h->msn % SV_ATOMIC_LOG].value = old;
     answer_data(qp, h, SV_P_ATOMIC, &old, 8);
     return true;
 }
 
-/* Seen before: nothing is executed again but READs, whose answer must have been lost. */
+/* Handles duplicates. Only READs are executed again, because their answer must have been lost. */
 static void duplicate(struct sv_qp *qp, const struct sv_hdr *h)
 {
     if (h->opcode == IBV_WR_RDMA_READ) {
@@ -276,8 +276,8 @@ static bool execute(struct sv_qp *qp, const struct sv_packet *p)
     return true;
 }
 
-/* A late copy of a WRITE that has long been acknowledged: no QP state is consulted beyond "is this
- * connection still open to writes", which is what a fence must end. */
+/* Places a late copy of a WRITE that has long been acknowledged. The only check of the QP's state
+ * is that it still takes writes, because a fence must end that. */
 static void on_ghost(struct sv_qp *qp, const struct sv_packet *p)
 {
     char *mem = sv_mr_remote(qp, p->h.rkey, p->h.raddr, p->h.total, IBV_ACCESS_REMOTE_WRITE);

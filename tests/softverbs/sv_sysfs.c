@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The devices as a sysfs tree below a directory of the test's choice. */
+/* The devices as a sysfs tree below a directory that the test names */
 #include "sv_int.h"
 
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@ static int make_parents(char *path)
     return 0;
 }
 
-/* One attribute file; the first error stays in *rc. A file is replaced whole, so that a reader sees
- * the old text or the new one, also while another process writes the same tree. */
+/* Writes one attribute file. The first error stays in *rc. Files are replaced as a whole, so that
+ * readers see the old text or the new one, even if another process writes the same tree. */
 __attribute__((format(printf, 3, 4))) static void put(int *rc, const char *path, const char *fmt,
                                                       ...)
 {
@@ -71,7 +71,7 @@ static void gid_text(const union ibv_gid *g, char *out)
         out += sprintf(out, "%s%02x%02x", i ? ":" : "", g->raw[i], g->raw[i + 1]);
 }
 
-/* Like the kernel: every row of gids can be read, types and ndevs only those in use. */
+/* Every row of gids can be read, but types and ndevs only for rows in use, as in the kernel. */
 static void put_gid(int *rc, const char *port_dir, unsigned int i, const struct sv_gid *g)
 {
     char path[256], text[40], full[512];
@@ -228,7 +228,7 @@ static int write_all(void)
     return rc;
 }
 
-/* Writes what changed: a row of a GID table, or (dev NULL) anything. */
+/* Writes changes: a row of a GID table, or everything if dev is NULL. */
 void sv_sysfs_refresh(const struct sv_dev *dev, int port, int gid)
 {
     int rc = 0;
