@@ -68,7 +68,6 @@ tests_unit_test_memcache_SOURCES = tests/unit/test_memcache.cc
 tests_unit_test_memcache_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_memcache_LDADD = libpvn-core.la $(TEST_LDADD)
 
-# Takes the place of calloc, as the sanitizers do.
 if HAVE_OPENSSL
 
 PVN_TESTS += tests/unit/test_seal_send
@@ -82,6 +81,7 @@ tests_unit_test_seal_kernel_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_seal_kernel_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
 endif
 
+# The test replaces calloc, as the sanitizers do.
 if !SANITIZE
 PVN_TESTS += tests/unit/test_engine_memory
 tests_unit_test_engine_memory_SOURCES = tests/unit/test_engine_memory.cc

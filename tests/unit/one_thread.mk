@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Tests of what one thread does: with no other, ThreadSanitizer has nothing to say of them.
+# Tests without a second thread. ThreadSanitizer's tree leaves them out, because it can find nothing there.
 PVN_TESTS += tests/unit/test_version
 tests_unit_test_version_SOURCES = tests/unit/test_version.cc
 tests_unit_test_version_CPPFLAGS = $(TEST_CPPFLAGS)

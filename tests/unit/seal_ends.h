@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Two ends of a sealed stream over socket pairs, or pairs of TCP sockets, with a relay between them: the test.
+// Two ends of a sealed stream over socket pairs, or over pairs of TCP sockets. The test is the
+// relay between them.
 #ifndef PVN_TESTS_UNIT_SEAL_ENDS_H
 #define PVN_TESTS_UNIT_SEAL_ENDS_H
 
@@ -25,15 +26,17 @@ extern "C" {
 
 using Bytes = std::vector<uint8_t>;
 
-// Takes what an end has sent; direction 0: from the connector. Gives what the other end gets.
+// Gets the bytes that an end has sent (direction 0: the connector) and returns the bytes that the
+// other end receives.
 using Filter = std::function<Bytes(int direction, Bytes)>;
 
 struct Ends {
-    int near[2] = {-1, -1}, far[2] = {-1, -1}; // of the connector and the acceptor
+    // of the connector and the acceptor; far: the relay's side
+    int near[2] = {-1, -1}, far[2] = {-1, -1};
     pvn_seal *s[2] = {};
     int rc[2] = {-EAGAIN, -EAGAIN};
     pvn_err err[2] = {PVN_ERR_INIT, PVN_ERR_INIT};
-    Bytes sent[2]; // by each end, before the filter
+    Bytes sent[2]; // bytes that each end sent, before the filter
     Filter filter = [](int, Bytes b) { return b; };
 
     static Bytes secret(uint8_t of)
@@ -84,14 +87,14 @@ struct Ends {
             close(near[i]);
         }
     }
-    // The end gets no more, and sees the end of the connection.
+    // Closes the relay's side: the end receives no more bytes and sees the end of the connection.
     void hang_up(int end)
     {
         if (far[end] >= 0)
             close(far[end]);
         far[end] = -1;
     }
-    // Takes what an end has sent, without delivering it.
+    // Takes the bytes that an end has sent, without delivering them.
     Bytes take(int from)
     {
         Bytes b(1 << 20);
@@ -122,7 +125,8 @@ struct Ends {
             if (rc[i] == -EAGAIN)
                 rc[i] = pvn_seal_handshake(s[i], &err[i]);
     }
-    // Until nothing moves any more; then both ends see the end. True if both have done the handshake.
+    // Relays until no more bytes move. Then closes both connections, unless both ends are up and
+    // are to stay open. True if both ends have completed the handshake.
     bool shake(bool leave_open = true)
     {
         do
@@ -135,7 +139,8 @@ struct Ends {
         step();
         return rc[0] == 0 && rc[1] == 0;
     }
-    // All that comes from `from` within n bytes to the other end; empty and *end: the code of the receive.
+    // Sends `what` from one end and returns the bytes that reach the other end. *code: result of
+    // its last receive.
     Bytes carry(int from, const Bytes &what, ssize_t *code = nullptr)
     {
         Bytes got, piece(100000);

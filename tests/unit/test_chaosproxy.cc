@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* The proxy is what other tests stand on, so each of its faults is checked here, and that it is
- * there only when requested. */
+/* The proxy is the basis of other tests. So each of its faults is checked here, and that a fault
+ * occurs only if it was requested. */
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 constexpr auto kToServer = ChaosProxy::kToServer;
 constexpr auto kToClient = ChaosProxy::kToClient;
 
-/* A listener and the two ends of connections through the proxy. All reads have a limit. */
+/* A listener, and the two ends of connections through the proxy. All reads have a time limit. */
 class Chaos : public ::testing::TestWithParam<int>
 {
   protected:
@@ -97,7 +97,7 @@ class Chaos : public ::testing::TestWithParam<int>
         server = accept_one();
     }
 
-    /* 0, or the errno of the failed send. */
+    /* Sends all bytes. Returns 0, or the errno of the send that failed. */
     static int put(int fd, const std::string &bytes)
     {
         size_t done = 0;
@@ -113,11 +113,12 @@ class Chaos : public ::testing::TestWithParam<int>
 
     struct Got {
         std::string bytes;
-        int end = -1; /* 0: end of stream; an errno; -1: neither */
+        int end = -1; /* 0: end of stream; > 0: an errno; -1: neither */
         unsigned reads = 0;
     };
 
-    /* Reads until `want` bytes, the end, an error, or `idle` without anything new. */
+    /* Reads until it has `want` bytes, the stream ends, a read fails, or nothing arrives for
+     * `idle`. */
     static Got get(int fd, size_t want, std::chrono::milliseconds idle = 20000ms)
     {
         Got got;
@@ -251,7 +252,7 @@ TEST_P(Chaos, SwallowAcknowledgesAndDeliversNothing)
 {
     start([](int, ChaosFault f[2]) { f[kToServer].swallow_at = 10; });
     connect_pair();
-    put(client, text(3000000)); /* far more than any buffer: it returns, so somebody reads */
+    put(client, text(3000000)); /* more than any buffer: the send returns only if somebody reads */
     EXPECT_EQ(text(10), get(server, 50, 100ms).bytes);
     EXPECT_TRUE(ChaosProxy::wait_for(
         [&] { return proxy->counters(0, kToServer).swallowed == 3000000 - 10; }));
@@ -270,7 +271,7 @@ TEST_P(Chaos, ResetComesAfterExactlySoManyBytes)
         EXPECT_EQ(ECONNRESET, got.end) << "at " << at;
         EXPECT_EQ(1u, proxy->counters(0, kToServer).resets);
         EXPECT_EQ(0u, proxy->counters(0, kToClient).resets);
-        /* An error is reported once: to the send, if that was still at work. */
+        /* The kernel reports an error once: to the send, if that was still running. */
         EXPECT_EQ(ECONNRESET, sent ? sent : get(client, 1).end);
         EXPECT_EQ(0, proxy->open());
     }
@@ -305,7 +306,7 @@ TEST_P(Chaos, FlipChangesOneBit)
     EXPECT_EQ(1u, proxy->counters(0, kToServer).flips);
 }
 
-/* The second stream's bytes come first, which a lane with several streams must bear. */
+/* Bytes of the second stream arrive first, as a lane with several streams may see. */
 TEST_P(Chaos, HoldReversesTheOrderOfStreams)
 {
     start();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Which thread makes a comm's data calls.
+// How a comm recognises the thread that makes its data calls.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -16,7 +16,7 @@ bool comm_thread_is_here(const struct pvn_comm *c);
 namespace
 {
 
-// Room for more than a comm has.
+// Memory that is large enough for a struct pvn_comm.
 struct Comm {
     alignas(64) char room[1 << 16] = {};
     operator pvn_comm *()
@@ -40,7 +40,8 @@ TEST(CommThread, IsTheOneThatCalledLast)
     EXPECT_FALSE(comm_thread_is_here(a));
 }
 
-// The C library gives the stack and the storage of a thread that has ended to the next one.
+// After a thread has ended, the C library may give its stack and thread-local storage to the next
+// one.
 TEST(CommThread, IsNotTheNextOneInItsPlace)
 {
     Comm c;

@@ -69,9 +69,8 @@ TEST(CudaAbi, SmallEnumsAreThoseOfTheHeader)
     EXPECT_EQ(sizeof(pvn_cu_ptr), sizeof(CUdeviceptr));
 }
 
-/* cuda.h gives every function the name of its newest version by a macro, so the versioned name of a
- * row is right when the plain name and it are one function, that is, when this compiles and has the
- * shape. */
+/* cuda.h names every function's newest version by a macro. If the plain name and a row's
+ * versioned name are one function with the same shape, this compiles, and the row is right. */
 TEST(CudaAbi, FunctionsHaveTheShapesOfTheHeader)
 {
 #define CHECK(name, member, optional, params)                                                      \

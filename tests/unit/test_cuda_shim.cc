@@ -412,8 +412,8 @@ class FailingCall : public FakeCuda, public ::testing::WithParamInterface<const 
 {
 };
 
-/* Which shim function meets which driver call, with device 1's primary context to borrow where
- * contexts matter. */
+/* Maps each driver call to a function of the shim that makes it. Device 1's primary context is
+ * active, because some functions have to borrow one. */
 TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
 {
     const std::string entry = GetParam();
@@ -463,7 +463,7 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
          [&] { return pvn_cuda_export(cu, 1, mem, 65536, false, &fd, &why); }},
     };
     if (entry == "cuGetErrorName") {
-        /* The name of an error has no name itself: the number must still be there. */
+        /* The function that names errors may fail, too: the message must still have the number. */
         fake->fail("cuGetErrorName", 0, PVN_CU_INVALID_VALUE);
         fake->fail("cuDeviceGetCount", 1, PVN_CU_UNKNOWN);
         EXPECT_EQ(pvn_cuda_ready(cu, &n, &why), -EIO);
@@ -530,10 +530,10 @@ TEST_F(FakeCuda, ChildOfForkMustNotUseTheParentsHandle)
         bad += pvn_cuda_ready(cu, &n, &w) != -ECHILD;
         bad += strstr(w.reason[0], "child of fork()") == nullptr;
         bad += pvn_cuda_flush(cu, 0, &w) != -ECHILD;
-        bad += fake->calls("cuDeviceGetCount") != before; /* the driver was not called */
+        bad += fake->calls("cuDeviceGetCount") != before; /* the driver must not be called */
         pvn_cuda_close(cu);
-        /* A handle of the child's own is allowed; the driver then says that CUDA is not initialised
-         * here. */
+        /* The child may open a handle of its own. The driver then reports that CUDA is not
+         * initialised in this process. */
         pvn_cuda *own = nullptr;
         bad += pvn_cuda_open(&own, fakecuda_path().c_str(), &w) != 0;
         bad += own && pvn_cuda_ready(own, &n, &w) != -ENODEV;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The engine's flushes on lanes that do as the test says: no room, at once, later, or not at all.
+// The engine's flushes on scripted lanes, which have no room, complete at once, complete later, or
+// fail.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -15,9 +16,9 @@ extern "C" {
 namespace
 {
 
-// A lane whose post_flush has these answers, call by call, and whose poll gives these events.
+// A lane whose post_flush returns these answers, call by call, and whose poll returns these events.
 struct Lane {
-    pvn_lane l = {}; // first: a pvn_lane is a Lane
+    pvn_lane l = {}; // first, so that a pvn_lane can be cast to Lane
     std::vector<int> answers;
     std::vector<const void *> calls;
     std::vector<uint32_t> ids;
@@ -177,7 +178,7 @@ TEST_F(EngineFlush, LateAndForeignEventsAreDropped)
     lane[0].finish(100000);
     EXPECT_FALSE(done(req));
     lane[0].finish(id);
-    lane[0].finish(id); // twice
+    lane[0].finish(id); // reported twice
     EXPECT_TRUE(done(req));
     EXPECT_EQ(3u, pvn_engine_get_stats(e)->stale);
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The engine without memory, at creation and at a failover to lanes of another kind.
+// The engine when allocations fail: at its creation, and at a failover to lanes of another kind.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@ extern "C" {
 #include "engine/engine.h"
 #include "support/engine_calls.h"
 
-// The C library's own, under the names that they have for such programs.
+// The C library's own functions, which remain reachable by these names.
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 }
@@ -19,7 +19,7 @@ void *__libc_memalign(size_t alignment, size_t size);
 namespace
 {
 
-int refused_from = -1; // allocations that still succeed; -1: all do
+int refused_from = -1; // how many allocations still succeed; -1: all do
 
 struct Refuse {
     explicit Refuse(int from)
@@ -62,7 +62,7 @@ class EngineMemory : public testing::Test
   protected:
     pvn_lane_ops ops = {};
     pvn_lane_data_ops data_ops = {};
-    // A lane with clear-to-send, one without, and one that has it and places.
+    // A lane with clear-to-send, one without, and one with clear-to-send that also places chunks.
     pvn_lane writes = {}, matches = {}, places = {};
     pvn_engine *e = nullptr;
     char buffer[64];
@@ -103,7 +103,8 @@ class EngineMemory : public testing::Test
         EXPECT_EQ(0, pvn_engine_irecv(e, 1, &data, &size, &tag, nullptr, &r));
         return r;
     }
-    // The receiver has lost its lane, and the sender says what it will send again.
+    // The receiver's failover from its lost lane to lane `l`. The sender has answered what it will
+    // send again.
     int resume(pvn_lane *l)
     {
         pvn_err why = PVN_ERR_INIT;
@@ -112,7 +113,7 @@ class EngineMemory : public testing::Test
         pvn_engine_answer a = {};
         return pvn_engine_resume_receiver(e, &l, 1, &a);
     }
-    // A message of n bytes begins to arrive: what the engine answers.
+    // Returns the engine's answer when the first chunk of an n-byte message arrives.
     static int place(pvn_lane &l, size_t n, pvn_place *to)
     {
         pvn_frame f = {};
@@ -192,7 +193,7 @@ TEST_F(EngineMemory, ThatIsMissingAtAFailoverEndsTheComm)
     EXPECT_EQ(nullptr, places.engine) << "the lane is not used";
 }
 
-// A lane that writes to addresses has nothing to place.
+// A lane that writes to addresses needs no place from the engine.
 TEST_F(EngineMemory, NothingIsPlacedWhereNothingIsMatched)
 {
     e = make(false, &writes);

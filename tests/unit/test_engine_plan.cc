@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// How the engine cuts messages into chunks, up to the longest there can be; no byte of them is touched.
+// How the engine splits messages into chunks, up to the longest possible message. No byte of the
+// messages is accessed.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -16,7 +17,7 @@ namespace
 {
 
 struct Lane {
-    pvn_lane l = {}; // first: a pvn_lane is a Lane
+    pvn_lane l = {}; // first, so that a pvn_lane can be cast to Lane
     std::vector<pvn_frame> posted;
 };
 
@@ -59,7 +60,8 @@ class EnginePlan : public testing::Test
         lane.posted.clear();
         return pvn_engine_isend(e, nullptr, size, 0, nullptr, &r);
     }
-    // The chunks that were posted are a message of so many bytes, and have a usual length.
+    // Expects that the posted chunks cover a message of `size` bytes without gaps, all of one
+    // length but the last.
     void covers(size_t size)
     {
         size_t at = 0, usual = lane.posted[0].len;
@@ -100,7 +102,7 @@ TEST_F(EnginePlan, OrLargerWhereTheyWouldBeTooMany)
     }
 }
 
-// The limit of NCCL's properties of v9 and later, of which this plugin offers the half.
+// The limit is that of NCCL's properties from v9 on; this plugin offers half of it.
 TEST_F(EnginePlan, NoMessageIsLonger)
 {
     EXPECT_EQ(-EMSGSIZE, send(size_t(1) << 40));

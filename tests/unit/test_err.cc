@@ -20,7 +20,8 @@ std::string text_of(const pvn_err &err)
 {
     char buf[PVN_ERR_TEXT_LEN];
 
-    // First the text: the order of a call's arguments is the compiler's.
+    // The text comes first, because the order in which a call's arguments are evaluated is
+    // unspecified.
     auto len = pvn_err_format(&err, buf, sizeof(buf));
     EXPECT_EQ(strlen(buf), len);
     return buf;
@@ -72,7 +73,7 @@ TEST(Err, InputErrorsShowNoErrno)
     EXPECT_EQ("X=1 is wrong", text_of(err));
 }
 
-// The code's meaning stands in a message once, whether or not the root cause has it already.
+// A message has the code's meaning once, even if the root cause already contains it.
 TEST(Err, SaysOnceWhatTheCodeMeans)
 {
     char why[64];
@@ -136,7 +137,8 @@ TEST(Err, TextsFromTheWireCannotForgeLines)
     EXPECT_NE(std::string::npos, text_of(err).find("peer says: a?NCCL WARN b?[31m? \xc3\xa4"));
 }
 
-// As a peer's reason with its hint, of which a frame holds more than a reason does.
+// A peer's reason and its hint may be longer together than a reason can be here, because a frame
+// has more room.
 TEST(Err, WhatHasNoRoomEndsBehindAPartOfIt)
 {
     const std::string part(100, 'x'), want = "; likely: " + part + "; local " + part;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// How a forked child differs from its parent: on this kernel, on one without MADV_WIPEONFORK, and under an emulator that
-// says yes to every advice and follows none.
+// How a forked child knows that it is one: on this kernel, on a kernel without MADV_WIPEONFORK, and
+// under an emulator that accepts each madvise call and does nothing.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ namespace
 
 enum class Kernel { ITS_OWN, TOO_OLD, EMULATED };
 Kernel kernel;
-int advices; // calls of the stand-in for madvise below
+int advices; // calls of madvise, which the program replaces below
 
 } // namespace
 
@@ -42,7 +42,7 @@ namespace
 struct Fork : testing::TestWithParam<Kernel> {
 };
 
-// Each in a process of its own, where there is no mark yet.
+// Runs each case in a process of its own, which has no fork mark yet.
 int in_child(int (*run)())
 {
     pid_t pid = fork();

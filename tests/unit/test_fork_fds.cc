@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Sockets that a forked child has no copies of, and all the others, which it keeps.
+// The plugin's sockets, which a forked child closes, and all other descriptors, which it keeps.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ bool is_open(int fd)
     return fcntl(fd, F_GETFD) >= 0;
 }
 
-// The exit status of a child that does this.
+// Runs `body` in a forked child and returns its exit status.
 int in_child(const std::function<int()> &body)
 {
     const pid_t pid = fork();
@@ -137,7 +137,7 @@ TEST(ForkFds, AChildMakesSocketsOfItsOwnAndItsChildHasNone)
     EXPECT_TRUE(c.works());
 }
 
-// Numbers go from one owner to the other meanwhile.
+// Meanwhile a descriptor number passes from one owner to another.
 TEST(ForkFds, WhileThreadsOpenAndCloseExactlyTheOthersStay)
 {
     enum { CHILDREN = 200, FDS = 4, LOOK_AT = 256 };
@@ -174,7 +174,8 @@ TEST(ForkFds, WhileThreadsOpenAndCloseExactlyTheOthersStay)
         t.join();
 }
 
-// Handlers of the process that use NCCL; registered first, they run between the library's own.
+// Fork handlers of the process that uses NCCL. They are registered first, so they run between the
+// library's own handlers.
 bool handlers_open;
 int opened;
 
@@ -197,7 +198,7 @@ TEST(ForkFds, AForkHandlerOfTheProcessMayUseSockets)
 
     ASSERT_EQ(0, registered);
     handlers_open = true;
-    alarm(20); // it had waited for itself
+    alarm(20); // the fork once deadlocked here
     EXPECT_EQ(0, in_child([&] { return is_open(c.dialled); }));
     alarm(0);
     handlers_open = false;
@@ -205,7 +206,7 @@ TEST(ForkFds, AForkHandlerOfTheProcessMayUseSockets)
     EXPECT_TRUE(c.works());
 }
 
-// A signal's handler that forks while its thread opens a socket.
+// A signal handler may fork while its thread opens a socket and holds the lock.
 TEST(ForkFds, AForkWithinAnOpenGoesOnWithoutClosing)
 {
     Connection c;
@@ -214,7 +215,7 @@ TEST(ForkFds, AForkWithinAnOpenGoesOnWithoutClosing)
     EXPECT_EQ(0, in_child([&] {
                   if (!is_open(c.dialled))
                       return 1;
-                  Connection own; // which takes the lock
+                  Connection own; // takes the lock
                   return own.works() ? 0 : 2;
               }));
     pvn_fork_fds_unlock();

@@ -58,7 +58,7 @@ TEST_P(FlushPolicy, TheFlushIsWhatTheGpuNeeds)
 static const int kNone = PVN_CU_ORDER_NONE, kOwner = PVN_CU_ORDER_OWNER, kAll = PVN_CU_ORDER_ALL;
 static const int kHost = PVN_CU_FLUSH_OPT_HOST, kMemops = PVN_CU_FLUSH_OPT_MEMOPS;
 static const FlushCase kFlushCases[] = {
-    /* Up to Ampere a flush is needed, and NCCL requests it itself. */
+    /* Up to Ampere a flush is needed. NCCL requests it by itself. */
     {"AmpereRead", PVN_FLUSH_MODE_AUTO, 8, kNone, kHost, true, PVN_FLUSH_READ, false, "RDMA READ"},
     {"AmpereOrderedStillRead", PVN_FLUSH_MODE_AUTO, 8, kOwner, kHost, true, PVN_FLUSH_READ, false,
      "owner"},
@@ -71,7 +71,8 @@ static const FlushCase kFlushCases[] = {
     {"VoltaOldDriver", PVN_FLUSH_MODE_AUTO, 7, -1, -1, true, PVN_FLUSH_READ, false, "not reported"},
     {"VoltaOldDriverNoRead", PVN_FLUSH_MODE_AUTO, 7, -1, -1, false, PVN_FLUSH_IMPOSSIBLE, false,
      "impossible"},
-    /* From Hopper on NCCL hardly requests one: forced only where the driver says that one is needed. */
+    /* From Hopper on NCCL hardly requests a flush. It is forced only if the driver says that one
+     * is needed. */
     {"Hopper", PVN_FLUSH_MODE_AUTO, 9, kAll, kHost, true, PVN_FLUSH_READ, false, "all devices"},
     {"HopperNoRead", PVN_FLUSH_MODE_AUTO, 9, kAll, kHost, false, PVN_FLUSH_NONE, false,
      "flush: none"},
@@ -257,8 +258,8 @@ TEST(CutRefuses, WhatIsNotInside)
     EXPECT_EQ(pvn_gpumem_plan_region(B + kMiB - 8, 8, &view, 4096, &plan, &err), 0);
 }
 
-/* Whatever the numbers: what was requested is covered, in whole pages, and the allocation's pages
- * are not left. */
+/* For any numbers: a registration covers the requested bytes, has whole pages, and does not go
+ * beyond the pages of the allocation. */
 TEST(CutProperty, ARegistrationCoversTheRequestInWholePages)
 {
     std::mt19937_64 rng(20261121);
@@ -280,8 +281,8 @@ TEST(CutProperty, ARegistrationCoversTheRequestInWholePages)
 
 /* ---- with the libcuda double and a NIC double ---- */
 
-/* Counts what is registered, looks at the bytes behind a dma-buf, refuses what the test
- * requests. */
+/* A NIC double. It counts registrations, reads the bytes behind a dma-buf, and refuses the
+ * registrations that the test names. */
 struct FakeNic {
     pvn_gpumem_ops ops = {reg, reg_dmabuf, dereg};
     pvn_gpumem_nic nic = {"fake0 port 1", &ops, this, true, true, nullptr};
@@ -353,7 +354,7 @@ class GpuMem : public FakeCuda
     {
         return pvn_gpumem_register(cu, &nic.nic, &cap, addr, len, -1, 0, mr, &why);
     }
-    // 0: not (wholly) there.
+    // The buffer id; 0: the range is not, or not wholly, allocated.
     uint64_t id_of(uint64_t addr, uint64_t len)
     {
         pvn_gpumem_view view;
@@ -387,8 +388,7 @@ TEST_F(GpuMem, ProofOnAnotherDeviceWithItsOwnPolicy)
     EXPECT_EQ(fake->current(), fake->primary(0));
 }
 
-/* The PVRDMA case: no dma-buf in the provider, and no peer-memory
- * client that reaches the driver. */
+/* As with PVRDMA: the provider has no dma-buf, and no peer-memory client reaches the driver. */
 TEST_F(GpuMem, PvrdmaIsStagedAndSaysWhy)
 {
     nic.peer_rc = -EFAULT;
@@ -600,7 +600,8 @@ TEST_F(GpuMem, MappedSegmentsAreOneRegionWhereTheDriverAllows)
     ASSERT_EQ(reg(v + kMiB, 4 * kMiB, &mr), 0) << why.reason[0];
     EXPECT_TRUE(mr.by_dmabuf && nic.bytes_match);
 
-    /* One of the middle is exchanged: what is registered is no longer what is there. */
+    /* A segment in the middle is replaced, so the registered memory is no longer the memory at
+     * that address. */
     fake->vmm_unmap(v + 2 * kMiB);
     EXPECT_EQ(id_of(v + kMiB, 4 * kMiB), 0u);
     fake->vmm_map(v + 2 * kMiB, 2 * kMiB, 0);

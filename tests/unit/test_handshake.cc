@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The state machine of connection set-up, both ends in one thread over real sockets, with lanes
-// that do what the test plans.
+// The state machine of connection set-up. Both ends run in one thread over real sockets, with lanes
+// whose results the test plans.
 #include <gtest/gtest.h>
 
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ extern "C" {
 }
 #include "support/memlane.h"
 
-// Takes the C library's place for the listeners of this program.
+// Replaces the C library's accept4 to count the calls of this program's listeners.
 static unsigned accept_calls;
 extern "C" int accept4(int fd, sockaddr *addr, socklen_t *len, int flags)
 {
@@ -72,7 +72,7 @@ struct Handshake : testing::Test {
     pvn_conn *a = nullptr, *s = nullptr; // acceptor, sender
     int ra = -EAGAIN, rs = -EAGAIN;
     pvn_err accept_err = {};
-    pvn_err why = {}; // of a connection for a comm that is up
+    pvn_err why = {}; // why a connection for an established comm failed
 
     void SetUp() override
     {
@@ -126,7 +126,7 @@ struct Handshake : testing::Test {
         s = pvn_conn_new(&cc);
         ASSERT_NE(nullptr, s);
     }
-    // As it was before begin().
+    // Restores the state before begin().
     void again()
     {
         pvn_conn_close(a, nullptr);
@@ -168,7 +168,7 @@ struct Handshake : testing::Test {
             return rs != -EAGAIN && ra != -EAGAIN;
         });
     }
-    // A lane of the acceptor blocks within a step of the set-up, which succeeds nevertheless.
+    // A lane of the acceptor blocks during a step of the set-up. The set-up succeeds nevertheless.
     void take_a_long_step(const std::function<void()> &steps)
     {
         for (auto &lane : pvn_memlane_plan[1])
@@ -214,8 +214,8 @@ TEST_F(Handshake, BothLanesComeUpInTheSameOrder)
     EXPECT_EQ("", captured);
 }
 
-// The acceptor's port that the connector's port i faces: rails of its ports and of the acceptor's,
-// -1 unknown.
+// Rails of the connector's ports, rails of the acceptor's ports (-1: unknown), and the acceptor's
+// port of each pair, in the order of the connector's ports.
 struct Rails : Handshake, testing::WithParamInterface<std::vector<std::vector<int>>> {
 };
 
@@ -265,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Handshake, ALaneThatDoesNotVerifyIsLeftOutWithASentence)
 {
-    pvn_memlane_plan[1][0].verify = -ENETUNREACH; // the sender's first
+    pvn_memlane_plan[1][0].verify = -ENETUNREACH; // the sender's first lane
     ASSERT_NO_FATAL_FAILURE(one_lane_comes_up());
     EXPECT_STREQ("mem2", s->lane[0]->ops->name);
     EXPECT_STREQ("mem2", a->lane[0]->ops->name);
@@ -278,7 +278,8 @@ TEST_F(Handshake, ALaneThatDoesNotVerifyIsLeftOutWithASentence)
 
 TEST_F(Handshake, EachEndMayLoseALaneOfItsOwn)
 {
-    pvn_memlane_plan[0][0].bind = -EIO; // the acceptor's first, the sender's second: none is left
+    // the acceptor's first lane and the sender's second: no lane is left
+    pvn_memlane_plan[0][0].bind = -EIO;
     pvn_memlane_plan[1][1].verify = -EIO;
     begin();
     ASSERT_TRUE(both());
@@ -301,13 +302,13 @@ TEST_F(Handshake, StrictNeedsAllLanes)
 TEST_F(Handshake, ALaneThatNeverVerifiesIsLeftOutInTime)
 {
     params.verify_timeout = 50 * PVN_NS_PER_MS;
-    pvn_memlane_plan[0][1].verify = -EAGAIN; // it never ends
+    pvn_memlane_plan[0][1].verify = -EAGAIN; // never completes
     ASSERT_NO_FATAL_FAILURE(one_lane_comes_up());
     EXPECT_NE(std::string::npos, captured.find("NCCL_PVRDMA_VERIFY_TIMEOUT")) << captured;
 }
 
-// As RDMA: the acceptor begins its round trip when the connector has ended its own, which takes all of
-// its time where one path is dead.
+// As with RDMA, the acceptor begins its round trip when the connector has ended its own. If one
+// path is dead, that takes the connector all of its time.
 TEST_F(Handshake, ADeadLaneTakesNoTimeFromThoseThatWaitForThePeer)
 {
     params.verify_timeout = 50 * PVN_NS_PER_MS;
@@ -318,7 +319,7 @@ TEST_F(Handshake, ADeadLaneTakesNoTimeFromThoseThatWaitForThePeer)
     EXPECT_STREQ("mem", a->lane[0]->ops->name);
 }
 
-// And a connector that says nothing more is not waited for without end.
+// The acceptor's wait for a silent connector has a limit, too.
 TEST_F(Handshake, AnAcceptorThatGoesSecondWaitsForALimitedTime)
 {
     params.verify_timeout = params.ready_timeout = 50 * PVN_NS_PER_MS;
@@ -336,8 +337,9 @@ TEST_F(Handshake, AnAcceptorThatGoesSecondWaitsForALimitedTime)
     EXPECT_NE(std::string::npos, captured.find("lane 0")) << captured;
 }
 
-// A peer that is being connected has connected; its states have time limits of their own. A step that the machine interrupts
-// for longer than the limit looks like a peer that is away: such a trial says nothing, and another one follows.
+// A peer whose connection is being set up counts as connected; its states have time limits of their
+// own. If the machine interrupts a step for longer than the limit, the peer seems to be away. Such
+// a trial proves nothing, so another one follows.
 TEST_F(Handshake, AcceptWaitsForThePeerThatIsThere)
 {
     params.accept_timeout = 50 * PVN_NS_PER_MS;
@@ -368,7 +370,8 @@ TEST_F(Handshake, AcceptWaitsForThePeerThatIsThere)
     EXPECT_EQ(0, rs) << s->err.reason[0];
 }
 
-// A process that is stopped within a step, or a step that blocks: the peer did not stop driving the set-up.
+// A process that is stopped during a step, or a step that blocks, does not mean that the peer
+// stopped driving the set-up.
 TEST_F(Handshake, AStepThatTakesLongIsNoAbsenceOfThePeer)
 {
     params.accept_timeout = 2 * PVN_NS_PER_S;
@@ -378,7 +381,8 @@ TEST_F(Handshake, AStepThatTakesLongIsNoAbsenceOfThePeer)
     });
 }
 
-// Nor does it use up the time of a state whose peer, an older one, does not say that it drives the set-up.
+// A long step uses up no time of a state either if the peer is an older one, which does not say
+// that it drives the set-up.
 TEST_F(Handshake, AStepThatTakesLongIsNoDelayOfThePeer)
 {
     params.verify_timeout = params.ready_timeout = 2 * PVN_NS_PER_S;
@@ -392,7 +396,7 @@ TEST_F(Handshake, AStepThatTakesLongIsNoDelayOfThePeer)
     EXPECT_EQ(2, s->nlanes);
 }
 
-// The end whose lanes all work is done at once, and the other one may need all of its time.
+// If all lanes of an end work, it is ready at once, but the other end may need all of its time.
 TEST_F(Handshake, ReadyIsWaitedForWhileThePeerVerifies)
 {
     params.verify_timeout = 1000 * PVN_NS_PER_MS;
@@ -432,7 +436,7 @@ TEST_F(Handshake, NoLaneAtAllFailsBothEnds)
         << "the other end's words";
 }
 
-// NCCL's thread may be away: the peer is not to blame for that.
+// NCCL's thread may be away, which is no fault of the peer.
 TEST_F(Handshake, DeadlinesCountOnlyWhileSomebodyCalls)
 {
     params.accept_timeout = 200 * PVN_NS_PER_MS;
@@ -451,7 +455,7 @@ TEST_F(Handshake, DeadlinesCountOnlyWhileSomebodyCalls)
     EXPECT_EQ(-ETIMEDOUT, rs) << "but calling for 0.2 s without progress is one";
 }
 
-// The last call before the absence is the one that entered the state, a little after it had begun.
+// The last call before the pause is the one that entered the state, shortly after the state began.
 TEST_F(Handshake, AwayFromTheMomentAStateBegan)
 {
     params.accept_timeout = 5 * PVN_NS_PER_S;
@@ -465,8 +469,8 @@ TEST_F(Handshake, AwayFromTheMomentAStateBegan)
     EXPECT_EQ(-EAGAIN, rs) << s->err.reason[0];
 }
 
-// NCCL's v4: connect and accept return early, the rest happens when the user transfers, whenever
-// that is.
+// NCCL's v4 requires early returns of connect and accept. The set-up is completed when the user
+// transfers, however late.
 TEST_F(Handshake, LazyEndsWaitWithoutDeadline)
 {
     params.offer_timeout = params.hello_timeout = 20 * PVN_NS_PER_MS;
@@ -512,7 +516,7 @@ TEST_F(Handshake, GoodbyeAndErrorReachTheOtherEnd)
     EXPECT_EQ(-EIO, pvn_conn_fail(a, &err)) << "the first reason stays";
 }
 
-// An error gives the caller its memory back, so no lane may move it any more.
+// An error returns the memory to the caller, so each lane must have stopped accessing it.
 TEST_F(Handshake, AnErrorWaitsForTheFenceOfEachLane)
 {
     begin();
@@ -537,7 +541,7 @@ TEST_F(Handshake, APeerThatIsQueriedSaysThatItIsAlive)
     ASSERT_TRUE(both());
     pvn_err err = {};
     pvn_conn_ask(s);
-    pvn_conn_ask(s); // one question at a time
+    pvn_conn_ask(s); // only one query may be open
     EXPECT_TRUE(until([&] { return pvn_conn_listen(a, &err) != 0 || a->peer_asks; }));
     ASSERT_TRUE(a->peer_asks);
     pvn_conn_answer(a, 3);
@@ -547,11 +551,11 @@ TEST_F(Handshake, APeerThatIsQueriedSaysThatItIsAlive)
     EXPECT_EQ(3u, s->peer_open);
     EXPECT_EQ(0, pvn_conn_listen(a, &err)) << "the second question was not sent";
     EXPECT_FALSE(a->peer_asks);
-    // A peer that does not know the frames is not sent any.
+    // A peer that does not know the query's frames gets none.
     s->theirs.features = 0;
     pvn_conn_ask(s);
     EXPECT_FALSE(s->queried);
-    // An answer without a question is a breach of the rules.
+    // An answer without a query breaks the protocol.
     pvn_conn_answer(a, 0);
     EXPECT_TRUE(until([&] { return pvn_conn_listen(s, &err) != 0; }));
     EXPECT_EQ(-EPROTO, err.code) << err.reason[0];
@@ -574,7 +578,8 @@ TEST_F(Handshake, WatchCostsNothingUntilThePollerSaysSo)
     EXPECT_EQ(0, pvn_conn_watch(s, &err)) << "said once";
 }
 
-// A call of accept makes a socket before it finds that there is no connection, which takes ten times as long as a look.
+// A look for a connection takes a tenth of the time of accept4, which makes a socket before it
+// finds that there is no connection.
 TEST_F(Handshake, AListenerAcceptsOnlyWhereThereIsAConnection)
 {
     begin();
@@ -624,8 +629,8 @@ TEST_F(Handshake, ListenerCountsUnauthenticatedConnections)
     EXPECT_EQ(0, rs);
 }
 
-// The last comm of a listener that is closed already lets go while its peer connects again: what has
-// come in for it ends, and the peer hears why.
+// A listener has been closed, and its last comm ends while the peer connects again. The new
+// connection ends, and the peer gets the reason.
 TEST_F(Handshake, AConnectionAgainEndsWithTheCommThatItIsFor)
 {
     begin();
@@ -651,8 +656,8 @@ TEST_F(Handshake, AConnectionAgainEndsWithTheCommThatItIsFor)
     EXPECT_NE(nullptr, strstr(s->err.reason[0], "was closed")) << s->err.reason[0];
 }
 
-// While nobody calls the comm, its listener is looked at by the thread that answers HELLOs, and the
-// peer makes one connection after the other.
+// Nobody calls the comm, so the thread that answers HELLOs looks at its listener. The peer makes
+// several connections, one after the other.
 TEST_F(Handshake, AConnectionAgainThatThePeerHasGivenUpIsNotKept)
 {
     begin();
@@ -684,7 +689,8 @@ TEST_F(Handshake, AConnectionAgainThatThePeerHasGivenUpIsNotKept)
     l = nullptr;
 }
 
-// A control connection for lanes that are up, as far as the connector is concerned: 77 is theirs.
+// A new control connection for lanes that are up, as far as the connector knows: those of
+// connection 77.
 struct ControlAlone : Handshake {
     void answered()
     {
@@ -711,7 +717,8 @@ struct ControlAlone : Handshake {
     }
 };
 
-// An adapter's call for other lanes of the listener takes longer than HELLO_TIMEOUT.
+// Nobody looks at the listener for longer than HELLO_TIMEOUT, as when an adapter's call for other
+// lanes takes long.
 TEST_F(ControlAlone, IsKeptWhileNobodyCanLook)
 {
     params.hello_timeout = PVN_NS_PER_S;

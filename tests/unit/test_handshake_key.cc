@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Connection set-up with a key: both ends in one thread over real sockets, with a relay between them that reads, damages,
-// repeats and holds back what passes.
+// Connection set-up with a key. Both ends run in one thread over real sockets. A relay between them
+// reads, damages, repeats and holds back bytes.
 #include <gtest/gtest.h>
 
 #include <dirent.h>
@@ -58,16 +58,17 @@ size_t count(const std::string &text, const char *part)
     return n;
 }
 
-// Takes the listener's place for a connector, and passes on what comes. Stepped by the test.
+// Stands between connector and listener and forwards bytes when the test steps it.
 struct Relay {
     struct Link {
-        int fd[2]; // towards the connector, and the listener
+        int fd[2]; // to the connector and to the listener
         Bytes passed[2];
     };
     raw::Listener l;
     uint16_t to;
     std::list<Link> links;
-    // From the connector (0) or the listener, where the first byte stands in that direction. Gives what goes on.
+    // Gets the sender (0: connector), the offset of the first byte and the bytes. Returns the bytes
+    // to forward.
     std::function<Bytes(int, size_t, Bytes)> filter = [](int, size_t, Bytes b) { return b; };
 
     explicit Relay(uint16_t port) : to(port)
@@ -122,7 +123,7 @@ struct Key : testing::Test {
     pvn_conn *a = nullptr, *s = nullptr; // acceptor, sender
     std::unique_ptr<Relay> relay;
     pvn_err accept_err = {};
-    pvn_err why = {}; // of a connection for a comm that is up
+    pvn_err why = {}; // why a connection for an established comm failed
     int ra = -EAGAIN, rs = -EAGAIN;
 
     void SetUp() override
@@ -222,7 +223,7 @@ struct Key : testing::Test {
         return until([&] { return (ra == 0 && rs == 0) || (rs != -EAGAIN && rs); }) && ra == 0 &&
                rs == 0;
     }
-    // The connector is refused, and the listener has said so as well.
+    // Expects that the connector is refused, and that the listener has logged it, too.
     void is_refused(const char *connector, const char *listener, const char *added = "")
     {
         size_t before = count(warnings, listener);
@@ -259,7 +260,7 @@ TEST_F(Key, TheSameAtBothEndsSealsTheControlConnection)
     EXPECT_EQ(0, memcmp(a->streams, s->streams, sizeof(a->streams)));
     EXPECT_SAYS(infos, "control connection sealed");
     EXPECT_EQ("", warnings);
-    // Frames while it is up, in both directions.
+    // Frames in both directions while the connection is up.
     pvn_conn_ask(s);
     ASSERT_TRUE(until([&] {
         pvn_err err = PVN_ERR_INIT;
@@ -280,7 +281,7 @@ TEST_F(Key, TheSameAtBothEndsSealsTheControlConnection)
             EXPECT_EQ(std::string::npos, relay->text(from).find(part))
                 << part << " is on the wire as it is, from " << from;
     }
-    // And the end: a GOODBYE.
+    // At the end, a GOODBYE.
     pvn_conn_close(s, nullptr);
     s = nullptr;
     ASSERT_TRUE(until([&] {
@@ -290,7 +291,7 @@ TEST_F(Key, TheSameAtBothEndsSealsTheControlConnection)
     EXPECT_TRUE(a->goodbye);
 }
 
-// Shows that the test above could fail.
+// The counterpart, which shows that the test above can fail.
 TEST_F(Key, WithoutOneTheWireIsAsBefore)
 {
     listen(nullptr);
@@ -313,7 +314,7 @@ TEST_F(Key, AnotherOneIsRefusedAtBothEndsAndARightOneIsTaken)
         is_refused("the listener refuses this end: it has another key", "it has another key",
                    (std::string("this end's key has ") + pvn_key_describe(other, text[0])).c_str());
     }
-    // A person sees by the two descriptions which ranks differ, and that a copy has lost its newline.
+    // The two descriptions show which ranks differ, and that the copies differ by a newline.
     EXPECT_SAYS(text[0], "33 bytes, label ");
     EXPECT_SAYS(pvn_key_describe(one, text[1]), "32 bytes, label ");
     EXPECT_SAYS(warnings, std::string("the listener's key has ") + text[1]);
@@ -324,7 +325,8 @@ TEST_F(Key, AnotherOneIsRefusedAtBothEndsAndARightOneIsTaken)
     a_right_one_comes_up();
 }
 
-// The refusal comes when the connector has sent its first flight, which it then does not take for a handshake.
+// The refusal arrives after the connector's first flight. The connector must not take it for a part
+// of the handshake.
 TEST_F(Key, ARefusalThatComesLateIsOne)
 {
     listen(one);
@@ -340,7 +342,8 @@ TEST_F(Key, ARefusalThatComesLateIsOne)
     connect(other);
     ASSERT_TRUE(until([&] { return !held.empty() && relay->text(0).size() > 48 + 200; }));
     EXPECT_EQ(-EAGAIN, rs);
-    // Between the connector's look at the socket and its handshake's: the handshake looks alone.
+    // The refusal arrives after the connector has looked at the socket, so only the handshake reads
+    // it.
     int fd = relay->links.front().fd[0];
     ASSERT_EQ(static_cast<ssize_t>(held.size()), send(fd, held.data(), held.size(), MSG_NOSIGNAL));
     pvn_err err = PVN_ERR_INIT;
@@ -368,7 +371,7 @@ TEST_F(Key, AListenerWithoutOneIsRefusedAtBothEnds)
     ASSERT_TRUE(comes_up()) << s->err.reason[0];
 }
 
-// It does not read the handle's bit, and sends what it always has.
+// An old connector does not read the handle's key bit, and sends what it has always sent.
 TEST_F(Key, AnOldConnectorIsRefusedWithTheReason)
 {
     listen(one);
@@ -377,7 +380,7 @@ TEST_F(Key, AnOldConnectorIsRefusedWithTheReason)
     old.send(raw::hello(h.session));
     ASSERT_TRUE(until([&] { return count(warnings, "it has no key") > 0; })) << infos;
     std::atomic<bool> over = false;
-    std::thread t([&] { // behind its reason the connection is closed, a second later
+    std::thread t([&] { // the listener closes the connection a second after its reason
         bool closed = false;
         std::string words = old.last_words(&closed);
         EXPECT_TRUE(closed);
@@ -389,7 +392,8 @@ TEST_F(Key, AnOldConnectorIsRefusedWithTheReason)
     a_right_one_comes_up();
 }
 
-// It closes what it does not know; the handle has shown that before anything was dialled.
+// An old listener closes connections of an unknown kind. The connector knows from the handle,
+// before it dials.
 TEST_F(Key, AnOldListenerIsRefusedWithTheReason)
 {
     listen(nullptr);
@@ -422,7 +426,7 @@ TEST_F(Key, AHandleThatWasChangedIsNoReasonToGoOnInTheClear)
     EXPECT_SAYS(infos, "its session id is not ours");
 }
 
-// A rank may be late as often as it likes, and its handshake's time may be over each time.
+// A rank may be late repeatedly, and its handshake may time out each time.
 TEST_F(Key, AConnectorThatIsAwayAgainAndAgainComesUp)
 {
     params.seal_timeout = 50 * PVN_NS_PER_MS;
@@ -440,7 +444,8 @@ TEST_F(Key, AConnectorThatIsAwayAgainAndAgainComesUp)
             std::this_thread::yield();
         }
         ASSERT_LT(before, stats().rejected) << "its time was not over";
-        // It comes back, and sees the end behind the listener's part of the handshake.
+        // The connector comes back and sees the end of the connection behind the listener's part of
+        // the handshake.
         ASSERT_TRUE(until([&] { return s->state == PVN_CONN_DIAL || rs != -EAGAIN; })) << i;
         ASSERT_EQ(-EAGAIN, rs) << i << ' ' << s->err.reason[0];
     }
@@ -451,14 +456,14 @@ TEST_F(Key, AConnectorThatIsAwayAgainAndAgainComesUp)
 struct Flip {
     size_t at;
     uint8_t bits;
-    const char *listener; // says this
+    const char *listener; // the listener logs this
 };
 
 TEST_F(Key, APreambleThatWasChangedIsRefused)
 {
     listen(one);
     for (Flip flip :
-         {Flip{6, 2, "it has no key, or is of"}, // no key is announced: not taken in the clear
+         {Flip{6, 2, "it has no key, or is of"}, // announces no key: not accepted in the clear
           Flip{24, 1, "it has another key"}, Flip{32, 1, "it has another key"},
           Flip{47, 0x80, "it has another key"}}) {
         warnings.clear();
@@ -479,8 +484,8 @@ TEST_F(Key, APreambleThatWasChangedIsRefused)
     }
 }
 
-// Each byte behind the preamble, from either end, up to the end of the set-up: it fails at both ends with a reason, or comes up
-// by another connection.
+// Changes every third byte behind the preamble, from either end, up to the end of the set-up. The
+// set-up fails with a reason, or comes up on another connection.
 TEST_F(Key, EveryByteOfTheSetUpThatWasChangedIsNoticed)
 {
     params.seal_timeout = params.hello_timeout = params.offer_timeout = params.bind_timeout =
@@ -512,7 +517,7 @@ TEST_F(Key, EveryByteOfTheSetUpThatWasChangedIsNoticed)
             EXPECT_TRUE(until([&] { return rs != -EAGAIN || (ra != -EAGAIN && a); })) << at;
             tried++;
             changed += fired;
-            if (rs == 0) { // it came up before that byte, or by another connection
+            if (rs == 0) { // it came up before that byte, or on another connection
                 EXPECT_STREQ("mem", s->lane[0]->ops->name);
             } else if (rs != -EAGAIN) {
                 EXPECT_NE('\0', s->err.reason[0][0]);
@@ -522,8 +527,8 @@ TEST_F(Key, EveryByteOfTheSetUpThatWasChangedIsNoticed)
     EXPECT_GE(changed, tried * 9 / 10) << "of a slow one the end may come before that byte";
 }
 
-// An end that notices it refuses the connection, and its peer hears why. It is the listener's if the file is replaced when the
-// connector has looked.
+// The end that notices the new key refuses the connection, and its peer gets the reason. If the
+// file is replaced after the connector has looked, that end is the listener.
 TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
 {
     pvn_err err = PVN_ERR_INIT;
@@ -535,9 +540,9 @@ TEST_F(Key, NoConnectionReplacesAnotherOnceTheFileWasReplaced)
     file_has('3');
     listen(one);
     pvn_listener_keep(l);
-    a_right_one_comes_up(); // the first one of a comm
+    a_right_one_comes_up(); // the comm's first connection
     hang_up();
-    ra = 0; // accept is not called any more
+    ra = 0; // no more calls of accept
     auto again = [&] {
         connect(one);
         s->cfg.resumes = s->mine.resumes = 77;
@@ -595,7 +600,7 @@ TEST_F(Key, WhatWasRecordedComesUpNeverAgain)
     ASSERT_TRUE(until([&] { return count(warnings, "does not prove the key") > 0; })) << infos;
     EXPECT_EQ(-EAGAIN, ra);
     EXPECT_EQ(nullptr, a);
-    // Cut behind the preamble, or within the handshake, it waits for its time.
+    // A copy that is cut after the preamble, or in the handshake, stays open until it times out.
     for (size_t n : {48u, 50u, 200u}) {
         raw::Sock part = raw::dial(h.addr.port);
         uint64_t before = stats().rejected;
@@ -607,7 +612,7 @@ TEST_F(Key, WhatWasRecordedComesUpNeverAgain)
     a_right_one_comes_up();
 }
 
-// Preambles that were recorded and are repeated, each of which waits for its time.
+// Somebody repeats recorded preambles. Each of these connections stays open until it times out.
 TEST_F(Key, BeginningsWithoutAHandshakeTakeNoRoomFromARightOne)
 {
     listen(one);
@@ -639,7 +644,8 @@ size_t descriptors()
     return n;
 }
 
-// Without the key, with the session or what was recorded of a peer: each costs its descriptor for a while, and leaves nothing.
+// Peers that know the session, or have recorded bytes, but not the key. Each one costs a descriptor
+// for a while, and leaves nothing.
 TEST_F(Key, ManyThatDoNotProveItLeaveNothing)
 {
     size_t before = descriptors();
@@ -654,7 +660,8 @@ TEST_F(Key, ManyThatDoNotProveItLeaveNothing)
                   pvn_token_of_control(i % 4 ? one : other, p.session, p.nonce, p.token, nullptr));
         Bytes b(PVN_PREAMBLE_MOST);
         pvn_preamble_encode(b.data(), &p);
-        // In turn: another key; no handshake; the beginning of one; a stream of nothing.
+        // In turn: another key, no handshake, the start of a handshake, a stream connection without
+        // bytes.
         for (uint8_t add : {0x16, 3, 1, 1, 0, 1})
             if (i % 4 == 1)
                 b.push_back('G');
@@ -673,7 +680,7 @@ TEST_F(Key, ManyThatDoNotProveItLeaveNothing)
     EXPECT_EQ(before, descriptors());
 }
 
-// While the lanes are made, their data connections need a token of this connection, lane and stream.
+// While the lanes are made, a data connection needs a token for this connection, lane and stream.
 TEST_F(Key, DataConnectionsNeedTheirToken)
 {
     listen(one);
@@ -711,7 +718,7 @@ TEST_F(Key, DataConnectionsNeedTheirToken)
     made.push_back(raw::dial(h.addr.port));
     made.back().send(preamble(PVN_PREAMBLE_STREAM_KEY, 0, 0, 0, 0));
     ASSERT_TRUE(until([&] { return stats().streams == 1; }));
-    // Who reads the network repeats it: that takes no room from the other streams.
+    // Somebody who reads the network may repeat a token. That takes no room from other streams.
     for (int i = 0; i < PVN_CONN_INBOX; i++) {
         raw::Sock again = raw::dial(h.addr.port);
         again.send(preamble(PVN_PREAMBLE_STREAM_KEY, 7, 1, 7, 1));
@@ -724,7 +731,7 @@ TEST_F(Key, DataConnectionsNeedTheirToken)
     ASSERT_TRUE(comes_up()) << s->err.reason[0];
 }
 
-// A listener that answers by hand, in the connector's place for the truth.
+// A listener made by hand, which the connector takes for the real one.
 struct Fake : Key {
     raw::Listener by_hand;
     raw::Sock c;

@@ -27,8 +27,7 @@ std::vector<pvn_hint> all_rows()
     return {table, table + count};
 }
 
-/* One test per row: some situation leads to it, so no earlier row
- * hides it; and it says something. */
+/* Each row of the table has a text, and some situation selects it, so no earlier row hides it. */
 class HintRow : public ::testing::TestWithParam<pvn_hint>
 {
 };
@@ -58,7 +57,7 @@ TEST_P(HintRow, IsReachableAndComplete)
         EXPECT_NE('.', s.back());
         EXPECT_FALSE(isspace((unsigned char)s.back()));
     }
-    // "; try: " stands before it in a message.
+    // The message puts "; try: " before it.
     EXPECT_NE(0u, std::string(row.todo).find("try"));
 }
 
@@ -76,8 +75,8 @@ TEST(Hints, EveryIdHasExactlyOneRow)
     EXPECT_EQ((size_t)PVN_HINT_COUNT - 1, seen.size());
 }
 
-/* Variables that a hint names must exist: ours in
- * the table, NCCL's as its aliases. */
+/* Each variable that a hint names must exist: ours in the table of parameters, NCCL's as aliases
+ * in it. */
 TEST(Hints, NameOnlyRealVariables)
 {
     std::set<std::string> known = {"NCCL_DEBUG", "NCCL_NET_PLUGIN", "NCCL_NET_GDR_LEVEL", "NCCL_"};
@@ -109,7 +108,7 @@ struct Case {
     pvn_hint_id want;
 };
 
-// No firewall drops what is 0.4 s old.
+// A firewall drops connections that were idle for long, not one that is 0.4 s old.
 TEST(Hints, FirewallsAreBlamedForIdleConnectionsOnly)
 {
     const pvn_hint *young =
@@ -165,7 +164,7 @@ TEST(Hints, PastAndPhaseDecide)
         {PVN_HINT_ERRNO, ENOMEM, PVN_PHASE_DIAL, PVN_PAST_WORKED, PVN_HINT_NO_MEMORY},
         {PVN_HINT_ERRNO, EPERM, PVN_PHASE_REG, PVN_PAST_ANY, PVN_HINT_FORBIDDEN_REG},
         {PVN_HINT_ERRNO, EPERM, PVN_PHASE_DIAL, PVN_PAST_ANY, PVN_HINT_FIREWALL},
-        /* The numbers of the two spaces overlap; they must not be mixed up. */
+        /* Completion statuses and errno values share numbers, and must not be mixed up. */
         {PVN_HINT_WC, ECONNREFUSED, PVN_PHASE_DIAL, PVN_PAST_ANY, PVN_HINT_NONE},
         {PVN_HINT_ERRNO, ENOSPC, PVN_PHASE_DIAL, PVN_PAST_ANY, PVN_HINT_NONE},
     };

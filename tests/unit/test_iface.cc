@@ -22,7 +22,7 @@ extern "C" {
 namespace
 {
 
-/* A made-up machine, one line per interface. */
+/* A simulated machine; add() gives it an interface. */
 class Machine
 {
   public:
@@ -37,7 +37,7 @@ class Machine
         pvn_iface *iface = pvn_iface_append(&table);
 
         snprintf(iface->name, sizeof(iface->name), "%s", name.c_str());
-        iface->ifindex = 1000000 + (unsigned)table.n; /* no real interface has it */
+        iface->ifindex = 1000000 + (unsigned)table.n; /* above the index of any real interface */
         iface->kind = kind;
         iface->up = iface->running = true;
         iface->speed_known = true;
@@ -66,7 +66,7 @@ class Machine
                            tentative, deprecated);
     }
 
-    /* "eth0=192.0.2.1 eth1=..." or the error's text. */
+    /* Returns "eth0=192.0.2.1 eth1=...", or the error's text. */
     std::string choose(const char *ifname = "", int family = AF_UNSPEC, size_t max = 16)
     {
         std::vector<pvn_iface_pick> picks(max);
@@ -273,7 +273,7 @@ TEST_F(Iface, SharedNetworkIsSaid)
     EXPECT_EQ("physical", m.why["eth2"]);
 }
 
-// One of them is not chosen: the kernel may send by it all the same.
+// One of two interfaces in a network is not chosen. The kernel may still send by it.
 TEST_F(Iface, SharedNetworkOfOneThatIsNotChosen)
 {
     m.add("eno1", PVN_IFACE_PHYSICAL, {"192.168.3.1/20"});
@@ -285,7 +285,7 @@ TEST_F(Iface, SharedNetworkOfOneThatIsNotChosen)
     EXPECT_EQ("named by NCCL_SOCKET_IFNAME", m.why["ten0"]);
 }
 
-// keepalived's and kube-vip's addresses move to another machine.
+// Addresses of keepalived and kube-vip may move to another machine.
 TEST_F(Iface, VirtualAddressesComeBehindThoseOfNetworks)
 {
     m.add("eth0", PVN_IFACE_PHYSICAL, {"203.0.113.7/32", "10.0.0.1/24", "2001:db8::100/128"});
@@ -309,7 +309,7 @@ TEST_F(Iface, OtherNetworksOfAnInterface)
     EXPECT_EQ("", m.more["eth0"]);
 }
 
-// BGP to the host.
+// The host uses BGP, so its address is on loopback.
 TEST_F(Iface, TheHostsAddressIsOnLoopback)
 {
     m.add("lo", PVN_IFACE_LOOPBACK, {"127.0.0.1/8", "10.255.0.1/32", "::1/128"});
@@ -373,7 +373,7 @@ TEST_F(Iface, UnknownSpeedIsSaid)
 
 struct Names {
     const char *ifname;
-    const char *want; /* of eth0 eth1 eth10 ib0 docker0 lo, or an error's beginning */
+    const char *want; /* of eth0 eth1 eth10 ib0 docker0 lo; or the start of an error */
 };
 
 class IfaceNames : public Iface, public ::testing::WithParamInterface<Names>
@@ -479,7 +479,7 @@ TEST(IfaceKind, WordsOfNetlinkAndEthtool)
         EXPECT_STRNE("?", pvn_iface_kind_name((pvn_iface_kind)k));
 }
 
-/* A source that fails must leave nothing behind and keep its reason. */
+/* If a source fails, it leaves no table behind, and its reason is passed on. */
 TEST(IfaceSource, FailureIsPassedOn)
 {
     const pvn_iface_source failing = {

@@ -76,7 +76,7 @@ class IfaceNetns : public ::testing::TestWithParam<const char *>
         return iface;
     }
 
-    /* Names of the automatic or named choice. */
+    /* Returns the interfaces and addresses that are chosen, by `ifname` or automatically. */
     std::string choose(const char *ifname = "", int family = AF_UNSPEC)
     {
         pvn_iface_pick picks[16];
@@ -113,7 +113,7 @@ class IfaceNetns : public ::testing::TestWithParam<const char *>
     pvn_iface_table table = {};
 };
 
-/* Switches links on without the link-local addresses that the kernel would make up for them. */
+/* Switches links on without the link-local addresses that the kernel would generate. */
 bool up(const std::string &names)
 {
     return sh("for i in " + names +
@@ -125,7 +125,7 @@ bool up_and_running(const std::string &names)
     return up(names) && links_run(names);
 }
 
-/* Makes a link: the only means to learn if the kernel can make one of this type. */
+/* Makes a link. That is the only means to find out if the kernel supports its type. */
 bool make(const std::string &what)
 {
     return sh("ip link add " + what + " 2>/dev/null");
@@ -152,7 +152,7 @@ TEST_P(IfaceNetns, LoopbackAloneIsTakenOnceItIsUp)
     });
 }
 
-/* A veth as the only interface, as benchmarks and plain containers have it. */
+/* A veth is the only interface, as in benchmarks and plain containers. */
 TEST_P(IfaceNetns, AVethIsTakenOnceBothEndsAreUp)
 {
     RUN_IN_NETNS({
@@ -202,7 +202,7 @@ TEST_P(IfaceNetns, KindsAndMastersAreFound)
         if (bridge) {
             EXPECT_EQ(PVN_IFACE_BRIDGE, get("br0")->kind);
             EXPECT_FALSE(get("br0")->has_uplink);
-            /* /sys shows another namespace here, so only netlink knows. */
+            /* /sys shows another namespace here, so only netlink has the answer. */
             if (source != &pvn_iface_source_plain) {
                 EXPECT_EQ(get("br0")->ifindex, get("veth1")->master);
             }
@@ -231,7 +231,7 @@ TEST_P(IfaceNetns, KindsAndMastersAreFound)
     });
 }
 
-/* As a container's sandbox may do. */
+/* Makes ethtool's ioctl fail, as in a container's sandbox. */
 bool refuse_ethtool()
 {
     sock_filter code[] = {
@@ -262,7 +262,7 @@ bool ethtool_is_refused()
     return refused;
 }
 
-/* The /sys of this namespace, for this process alone. */
+/* Mounts this namespace's /sys, for this process alone. */
 bool own_sys()
 {
     return unshare(CLONE_NEWNS) == 0 &&
@@ -270,7 +270,7 @@ bool own_sys()
            mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0;
 }
 
-/* docker0 had been physical, and device 0. */
+/* A regression: docker0 was taken for physical, and became device 0. */
 TEST_P(IfaceNetns, KindsAreFoundWithoutEthtool)
 {
     for (bool sys : {true, false})
@@ -359,7 +359,8 @@ TEST_P(IfaceNetns, RouteNamesInterfaceSourceAndGateway)
     });
 }
 
-/* Two interfaces have one prefix: the kernel routes by one, and the answer is that one. */
+/* Two interfaces have the same prefix. The kernel routes by one of them, which must be the
+ * answer. */
 TEST_P(IfaceNetns, OfTwoInterfacesWithOnePrefixTheKernelsIsTaken)
 {
     RUN_IN_NETNS({
@@ -399,7 +400,7 @@ TEST_P(IfaceNetns, LabelSelectsTheAddress)
     });
 }
 
-/* Duplicate address detection takes a second, in which the address cannot be bound. */
+/* An address cannot be bound during duplicate address detection, which takes a second. */
 TEST_P(IfaceNetns, TentativeAddressIsLeftOut)
 {
     RUN_IN_NETNS({
@@ -427,7 +428,8 @@ TEST_P(IfaceNetns, LinkLocalHasItsScope)
     });
 }
 
-/* A namespace without its own /sys: the machine's real eth0 must not give its PCI path to ours. */
+/* If a namespace has no /sys of its own, the machine's real eth0 must not give its PCI path to
+ * ours. */
 TEST_P(IfaceNetns, ForeignSysIsNotBelieved)
 {
     struct if_nameindex *list = if_nameindex();
@@ -458,7 +460,7 @@ TEST_P(IfaceNetns, FiveHundredPairsAreRead)
         ASSERT_TRUE(sh("for i in $(seq 500); do echo link add v$i type veth peer name p$i; "
                        "echo addr add 10.$((i / 250)).$((i % 250)).1/24 dev v$i; "
                        "echo link set v$i up; echo link set p$i up; done | ip -batch -"));
-        // The kernel reports links of a thousand interfaces when it comes to it.
+        // The kernel may report the links of a thousand interfaces late.
         ASSERT_TRUE(
             sh("for t in $(seq 300); do ip -o link show v500 | grep -q 'state UP' && exit 0; "
                "sleep 0.1; done; exit 1"));

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The key file: what is refused, with which words, and what comes from a key.
+// The key file: which files are refused, with which message, and which secrets are derived from a
+// key.
 #include "config.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ extern "C" {
 namespace
 {
 
-// The reason of a refusal; "" where the file was taken.
+// The reason why the file is refused; "" if it is accepted.
 std::string refusal(const std::string &path)
 {
     pvn_err err = PVN_ERR_INIT;
@@ -70,7 +71,7 @@ TEST(KeyFile, ItIsAFileOfThisUserOrOfRoot)
     EXPECT_SAYS(refusal(f / "missing"),
                 "missing cannot be opened: No such file or directory; every "
                 "rank needs it; `pvn-perf --make-key FILE` makes one");
-    // Another key would be no help where there is one. Root may read every file.
+    // The remedy must not be another key, because the key may be fine. Root can read every file.
     ASSERT_EQ(0, symlink("loop", (f / "loop").c_str()));
     EXPECT_EQ("NCCL_PVRDMA_KEY_FILE: " + (f / "loop") +
                   " cannot be opened: Too many levels of symbolic links; every rank needs it",
@@ -79,7 +80,7 @@ TEST(KeyFile, ItIsAFileOfThisUserOrOfRoot)
     ASSERT_EQ(0, mkfifo((f / "pipe").c_str(), 0600));
     EXPECT_SAYS(refusal(f / "pipe"), "no regular file") << "without a wait for its other end";
     EXPECT_SAYS(refusal("/dev/zero"), "no regular file");
-    // Kubernetes shows a Secret by links.
+    // Kubernetes presents a Secret through symbolic links.
     write_file(f / "k", std::string(32, 'k'));
     ASSERT_EQ(0, symlink("k", (f / "link").c_str()));
     EXPECT_EQ("", refusal(f / "link"));
@@ -140,7 +141,7 @@ TEST(Secrets, TheyDifferByKeyLabelSessionAndNonce)
     ASSERT_NE(nullptr, pvn_ssl_load("libssl.so.3", &err)) << err.reason[0];
     ASSERT_EQ(
         0, pvn_key_read(write_file(f / "k", "0123456789abcdef0123456789abcdef").c_str(), &k, &err));
-    // Computed by Python: HMAC(HMAC(salt, key), info || 01) with SHA-256.
+    // Computed with Python: HMAC(HMAC(salt, key), info || 01) with SHA-256.
     EXPECT_EQ("4a2568d5f5fdb4ac56f5a4251d3e1fe9e55475dec18129879eb74531404e967e",
               derived(k, "control", 1, 2));
     EXPECT_EQ(derived(k, "control", 1, 2), derived(k, "control", 1, 2));

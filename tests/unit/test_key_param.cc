@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A process's key, as the parameters request it.
+// How a process gets its key from the parameters.
 #include "config.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST_F(Begin, WithoutAKeyThereIsNothing)
 }
 
 #ifdef HAVE_OPENSSL
-// True if the root and this folder are on file systems that most machines have, which are local.
+// True if the root directory and this folder are on common local file systems.
 bool is_common(const char *folder)
 {
     for (const char *path : {"/", folder}) {
@@ -100,7 +100,7 @@ TEST_F(Begin, AFileThatWasReplacedIsNoticedAndOneThatCannotBeReadIsNone)
                 std::string("NCCL_PVRDMA_KEY_FILE was replaced while the job ran (it had ") +
                     pvn_key_describe(pvn_seal_key(), text) + ", and has 40 bytes, ");
     EXPECT_SAYS(err.reason[0], "the file: " + (f / "k"));
-    // A byte more, and less; then what is no other key.
+    // A key with a byte more, one with a byte less, and then changes that do not replace the key.
     write_file(f / "k", a + "\n");
     EXPECT_EQ(-EKEYREVOKED, pvn_seal_check_replaced(&err));
     write_file(f / "k", a.substr(1));
@@ -115,13 +115,13 @@ TEST_F(Begin, AFileThatWasReplacedIsNoticedAndOneThatCannotBeReadIsNone)
     write_file(f / "k", a);
     EXPECT_EQ(0, pvn_seal_check_replaced(&err));
     EXPECT_EQ(0, err.code) << err.reason[0];
-    // A new begin takes the file as it is then.
+    // After another call of pvn_seal_begin, the file's present key counts.
     write_file(f / "k", b);
     ASSERT_EQ(0, pvn_seal_begin(&p, &err)) << err.reason[0];
     EXPECT_EQ(0, pvn_seal_check_replaced(&err));
 }
 
-// The end of a name that is too long for the message goes, and nothing of what happened.
+// If a file name is too long for the message, its end is cut, but no other part of the message.
 TEST_F(Begin, ALongNameCutsNothingElseOfTheMessage)
 {
     std::string long_name = f / std::string(250, 'd').c_str();
@@ -137,7 +137,8 @@ TEST_F(Begin, ALongNameCutsNothingElseOfTheMessage)
     EXPECT_SAYS(err.reason[0], "no connection is made with the old key any more; the file: /");
 }
 
-// It is the same file when the process has gone to another directory, which has one of that name.
+// The name still means the same file after the process has changed its directory to one that has a
+// file of that name.
 TEST_F(Begin, ARelativeNameIsOfTheDirectoryThatBeginWasCalledIn)
 {
     char here[PATH_MAX];
@@ -157,8 +158,8 @@ TEST_F(Begin, ARelativeNameIsOfTheDirectoryThatBeginWasCalledIn)
     EXPECT_EQ(0, chdir(here));
 }
 
-// proc is none of those that are known to wait for no network. This file of it is its owner's alone, and changes when it is
-// read.
+// /proc is not on the list of file systems that never wait for a network. This file belongs to its
+// owner alone, and its contents change with each read.
 TEST_F(Begin, AFileOnAFileSystemThatMayBlockIsReadOnce)
 {
     const char *path = "/proc/self/io";
@@ -174,7 +175,8 @@ TEST_F(Begin, AFileOnAFileSystemThatMayBlockIsReadOnce)
     EXPECT_FALSE(pvn_seal_is_file_watched());
     for (pvn_key *k : twice)
         pvn_key_free(k);
-    // Nor is a link there of a directory elsewhere, whose own file is on one that is known.
+    // Nor is a link in /proc watched, although the file it leads to is on a file system of the
+    // list.
     std::string link = "/proc/self/cwd/key";
     char here[PATH_MAX];
     ASSERT_NE(nullptr, getcwd(here, sizeof(here)));

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The state machine of a comm's link: its table is the one that ARCHITECTURE shows, and nothing else may happen.
+// The state machine of a comm's link. Its table equals the one in ARCHITECTURE, and no other
+// transition is possible.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -22,7 +23,7 @@ extern "C" {
 namespace
 {
 
-using Row = std::map<std::string, std::string>; // next state by event; none: refused
+using Row = std::map<std::string, std::string>; // next state by event; absent: refused
 
 pvn_link in(int state)
 {
@@ -61,7 +62,7 @@ std::map<std::string, Row> documented()
             break;
         const std::vector<std::string> row = cells(line);
         EXPECT_EQ(head.size(), row.size()) << line;
-        rows[row[0]]; // also where nothing may happen
+        rows[row[0]]; // also if no event is possible in it
         for (size_t i = 1; i < row.size() && i < head.size(); i++)
             if (!row[i].empty())
                 rows[row[0]][head[i]] = row[i];
@@ -208,7 +209,7 @@ TEST_F(LinkLimit, OfAFailoverIsShorterWhereTheProcessSeemsToHaveEnded)
     EXPECT_EQ(3u, seconds(PVN_LINK_CONNECT));
 }
 
-// Something that moves begins the limit again, and so does an excuse.
+// The limit starts again when something moves, or when there is an excuse.
 TEST_F(LinkLimit, BeginsAgainWhenSomethingMoves)
 {
     link.state = PVN_LINK_GONE;
@@ -220,7 +221,8 @@ TEST_F(LinkLimit, BeginsAgainWhenSomethingMoves)
     EXPECT_TRUE(pvn_link_is_over(&link, 8, false, 100 + 3 * PVN_NS_PER_S));
 }
 
-// Nothing leads out of a failover but its own steps: a byte range is written again only behind a fence.
+// Only its own steps lead out of a failover, because a byte range is written again only after a
+// fence.
 TEST(Link, OnlyAFenceLeadsToANewConnection)
 {
     for (int s = 0; s < PVN_LINK_STATES; s++)

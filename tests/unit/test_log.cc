@@ -127,7 +127,7 @@ TEST_F(Log, WindowStartsAgainWhenItIsOver)
     EXPECT_EQ("trouble 1", lines[2]);
 }
 
-// The time of a thread that looked at the clock before another one opened the window.
+// A thread may have read the clock before another thread opened the window.
 TEST_F(Log, WindowIsNotOverForACallThatBeganBeforeIt)
 {
     warn_here(1);
@@ -159,7 +159,8 @@ TEST_F(Log, FlushReportsWhatIsHeld)
     EXPECT_EQ(2u, lines.size());
 }
 
-/* More sites than the table has: the stalest is given up, but what it held is reported. */
+/* There are more sites than the table has rows. The one that was idle longest is dropped, but
+ * its held count is reported. */
 TEST_F(Log, ManySitesLoseNoCount)
 {
     warn_here(1);
@@ -235,7 +236,7 @@ TEST_F(Log, GoesToNcclsLogger)
     EXPECT_TRUE(lines.empty());
 }
 
-/* A child process's output to stderr under these settings, before any logger is set. */
+/* Returns the output of a child process to stderr with these settings, before it has a logger. */
 std::string child_stderr(const char *debug, const char *subsys)
 {
     int fds[2];
@@ -272,7 +273,7 @@ void print_one_of_each()
     pvn_warn("a warning");
     pvn_info(PVN_NET, "net info");
     pvn_info(PVN_REG, "reg info");
-    pvn_log_set_logger(nullptr); /* NCCL's init is where tracing is decided */
+    pvn_log_set_logger(nullptr); /* NCCL's init decides about tracing */
     pvn_trace(PVN_NET, "a trace");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The registration cache against a naive list, with devices that count and sometimes refuse.
+// The registration cache compared with a naive list. The devices count registrations and sometimes
+// refuse them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ extern "C" {
 namespace
 {
 
-// Devices that remember what is registered with them.
+// Devices that remember their registrations.
 struct Devices {
     std::set<uintptr_t> live; // handles
     uintptr_t next = 1;
@@ -100,8 +101,8 @@ TEST_F(Memcache, PartsShareTheWhole)
     pvn_memcache_put(c, over, 0x17fff, 2);
 }
 
-// Two neighbours in an allocator's arena; the pages of the larger one go back to the system, and others
-// come in their place.
+// Two neighbours in an allocator's arena. The pages of the larger one are unmapped, and other pages
+// get their addresses.
 TEST_F(Memcache, ARegionWhosePagesMayBeOthersIsNotOffered)
 {
     pvn_mem *large = get(0x10000, 4196), *small = get(0x11388, 200);
@@ -122,7 +123,8 @@ TEST_F(Memcache, ARegionWhosePagesMayBeOthersIsNotOffered)
     pvn_memcache_put(c, neighbour, 0x11388, 200);
 }
 
-// It need not be the one that made it.
+// A region stays available while any user holds all of it. That user need not be the one that
+// registered it.
 TEST_F(Memcache, ARegionIsOfferedWhileAnyoneHasAllOfIt)
 {
     pvn_mem *first = get(0x10000, 0x2000), *other = get(0x10001, 0x1ffe), *part = get(0x11000, 8);
@@ -136,7 +138,8 @@ TEST_F(Memcache, ARegionIsOfferedWhileAnyoneHasAllOfIt)
     EXPECT_EQ(d.deregs, 1);
 }
 
-// A device is not added to a region whose pages are partly gone, which it could not register.
+// Some pages of a region are gone. No device is added to it, because the device could not register
+// it.
 TEST_F(Memcache, WhatIsRetiredIsCountedAndTakenAway)
 {
     pvn_mem *a = get(0x10000, 0x2000), *b = get(0x30000, 0x2000);
@@ -213,7 +216,7 @@ TEST_F(Memcache, WhatIsLeftIsCountedAndTakenAway)
     EXPECT_EQ(d.deregs, 3);
 }
 
-// One naive entry per region that the cache must hold.
+// An entry of the naive list, for each region that the cache must hold.
 struct Entry {
     uintptr_t from, to;
     std::tuple<int, unsigned, uint64_t> kind;
@@ -236,7 +239,7 @@ TEST_F(Memcache, BehavesLikeANaiveList)
         std::map<pvn_mem *, Entry> model;
         std::vector<Held> held;
         const unsigned span =
-            seed % 4 == 0 ? 12 : 400; // pages: crowded, so that much overlaps, or wide
+            seed % 4 == 0 ? 12 : 400; // pages: few, so that regions overlap, or many
         for (int step = 0; step < 1500; step++) {
             d.refuse_dev = pick(20) ? -1 : int(pick(4));
             d.refuse_rc = -EIO;
@@ -305,7 +308,8 @@ TEST_F(Memcache, BehavesLikeANaiveList)
     }
 }
 
-// Lookups visit a number of nodes that grows with the logarithm, however the regions lie.
+// A lookup visits a number of nodes that grows with the logarithm of their number, for any layout
+// of the regions.
 TEST_F(Memcache, LookupIsLogarithmic)
 {
     enum { N = 10000 };
@@ -313,7 +317,7 @@ TEST_F(Memcache, LookupIsLogarithmic)
         std::vector<pvn_mem *> all;
         std::mt19937 rng(7);
         for (uintptr_t i = 0; i < N; i++) {
-            // side by side, each reaching into the next, or all around one point
+            // regions side by side, each overlapping the next, or all around one point
             uintptr_t at = shape == 2 ? 0x100000000 - i * 8192 : 0x100000000 + i * 65536;
             all.push_back(get(at, shape == 0 ? 65536 : shape == 1 ? 100000 : 8192 * (2 * i + 1)));
         }

@@ -177,7 +177,7 @@ TEST_P(ParamGood, IsTakenAndPrintedBack)
     EXPECT_EQ(PVN_PARAM_FROM_ENV, params.source[row_index(GetParam().name)]);
     EXPECT_TRUE(warnings.empty());
 
-    /* Printed values can be typed. */
+    /* A value can be entered as it is printed. */
     const std::string again =
         std::string(PVN_PARAM_PREFIX) + GetParam().name + "=" + GetParam().shown;
     ASSERT_EQ(0, read({again})) << why();
@@ -215,7 +215,8 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"NCCL_PVRDMA_TCP_CC=reno", "TCP_CC", "reno"},
         Good{"NCCL_PVRDMA_SOCKET_IFNAME= =eth0, eth1 ", "SOCKET_IFNAME", "=eth0, eth1"}));
 
-/* NCCL's switch: any number but 0 (and no word) switches RDMA off; ours overrides it. */
+/* Any value of NCCL's switch but 0 (and no word) switches RDMA off. The plugin's own parameter
+ * overrides it. */
 TEST_F(Param, NcclSwitchesRdmaOff)
 {
     struct {
@@ -239,7 +240,8 @@ TEST_F(Param, NcclSwitchesRdmaOff)
     EXPECT_TRUE(warnings.empty());
 }
 
-/* Each takes one value of the switch only; the other one is what the plugin does anyway. */
+/* Each of these switches of NCCL has an effect with one of its values only; the other one is the
+ * plugin's default. */
 TEST_F(Param, NcclSwitchesWithOneSide)
 {
     ASSERT_EQ(0, read({"NCCL_IB_MERGE_NICS=0", "NCCL_GDR_FLUSH_DISABLE=1",
@@ -257,7 +259,7 @@ TEST_F(Param, NcclSwitchesWithOneSide)
     EXPECT_TRUE(warnings.empty());
 }
 
-/* The numbers are NCCL's, and so is the default, 2. */
+/* Both the numbers and the default, 2, are NCCL's. */
 TEST_F(Param, RelaxedOrderingHasNcclsNumbers)
 {
     for (int value : {0, 1, 2}) {
@@ -296,7 +298,7 @@ TEST_F(Param, WhatIsMissedIsSaidOnce)
                 {"NCCL_ENV_PLUGIN=acme", "environment of the process"}};
     for (const auto &s : said) {
         warnings.clear();
-        SetUp(); /* all come from one line of code: forget what was folded */
+        SetUp(); /* one line of code logs all of them: forget folded lines */
         ASSERT_EQ(0, read({s.setting}));
         ASSERT_EQ(1u, warnings.size()) << s.setting;
         EXPECT_EQ(0u, warnings[0].find(std::string(s.setting) + " has no effect on this plugin. "))
@@ -433,8 +435,8 @@ TEST_F(Param, FirstOfTwoEntriesCountsAsWithGetenv)
     EXPECT_EQ(1, params.traffic_class);
 }
 
-/* NCCL's variables may be meant for NCCL's own transports, so they
- * never stop us, but it is said. */
+/* NCCL's variables may be meant for NCCL's own transports. So a bad value causes a warning, but
+ * no error. */
 TEST_F(Param, BadAliasIsWarnedOfAndNotUsed)
 {
     ASSERT_EQ(0, read({"NCCL_NSOCKS_PERTHREAD=64"}));
@@ -471,7 +473,7 @@ TEST_F(Param, UnknownNamesGetASuggestion)
 
     for (const auto &c : cases) {
         warnings.clear();
-        SetUp(); /* all come from one line of code: forget what was folded */
+        SetUp(); /* one line of code logs all of them: forget folded lines */
         ASSERT_EQ(0, read({c.setting}));
         ASSERT_EQ(1u, warnings.size()) << c.setting;
         EXPECT_NE(std::string::npos, warnings[0].find(std::string("did you mean ") + c.want))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The answer if the peer's machine is reachable, in every state that a connection can have: the loopback of a network
-// namespace is the path, and is taken down.
+// The answer to the question if the peer's machine is reachable, in each state of a connection. The
+// path is the loopback interface of a network namespace, which the test takes down.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -80,7 +80,7 @@ void pause_for(int ms)
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
 
-// Everything on connections of one namespace at once, since each of them has to wait for the kernel's timers.
+// One namespace has a connection in each state, because each has to wait for the kernel's timers.
 TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
 {
     const std::string why = pvn_test::in_netns([] {
@@ -93,7 +93,8 @@ TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
         setsockopt(probed.near, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
         setsockopt(probed.near, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
         closed.fill();
-        // Time for several probes of the window and of the idle connection, all of them answered.
+        // Long enough for several probes of the window and of the idle connection. All are
+        // answered.
         for (int i = 0; i < 15; i++) {
             pause_for(100);
             for (Connection *c : {&closed, &idle, &flight, &probed})
@@ -120,7 +121,7 @@ TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
             EXPECT_LE(limit, c->longest) << c->name << ": the path is dead";
         EXPECT_EQ(0u, idle.look()) << "nothing was sent";
 
-        // Nobody has looked for an hour: that is not the peer's.
+        // The test did not look for an hour. That time does not count against the peer.
         const uint64_t before = flight.look();
         EXPECT_GT(before + 10 * PVN_NS_PER_S,
                   pvn_path_silent(&flight.watch, flight.near, pvn_now_ns() + 3600 * PVN_NS_PER_S));
@@ -136,7 +137,8 @@ TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
         GTEST_SKIP() << why;
 }
 
-// An idle connection was last looked at long ago. What has just been sent is not late for that.
+// An idle connection was last looked at long ago. Data that were just sent are not late because of
+// that.
 TEST(PathWatch, ThePastBeforeTheFirstUnansweredSegmentDoesNotCount)
 {
     const std::string why = pvn_test::in_netns([] {
@@ -149,7 +151,8 @@ TEST(PathWatch, ThePastBeforeTheFirstUnansweredSegmentDoesNotCount)
         ASSERT_EQ(1, send(c.near, "x", 1, MSG_NOSIGNAL));
         EXPECT_EQ(0u, c.look());
 
-        // Nor does an answer that came while nobody looked, although the next segment has none again.
+        // An answer that came while nobody looked counts, too, although the next segment is
+        // unanswered again.
         ASSERT_TRUE(pvn_test::sh("ip link set lo up"));
         const uint64_t until = pvn_now_ns() + 60 * PVN_NS_PER_S;
         while (!pvn_path_answers(c.near) && pvn_now_ns() < until)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a connector tries the paths to its peer, and what it remembers of lanes that delivered nothing.
-// All addresses are of this machine's loopback, which the kernel always routes.
+// The order in which a connector tries the paths to its peer, and how it remembers lanes that
+// delivered nothing. All addresses are loopback's, which the kernel always routes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,7 +17,8 @@ extern "C" {
 namespace
 {
 
-// A connector on 127.0.0.1 whose device has RDMA and TCP; the peer has so many other addresses, from 127.0.0.2.
+// A connector on 127.0.0.1 whose device has RDMA and TCP. The peer has a number of other addresses,
+// from 127.0.0.2 on.
 class Paths : public testing::Test
 {
   protected:
@@ -51,7 +52,8 @@ class Paths : public testing::Test
         }
         pvn_paths_init(&p, &first, 7, &beside, beside != nullptr);
     }
-    // The paths of the first attempts, as a failover makes them: R, T or RT behind each says with which kinds of lane.
+    // The paths of a failover's first n attempts. R, T or RT behind a path's number are the kinds
+    // of lanes: RDMA, TCP.
     std::string tries(int n)
     {
         std::string all;
@@ -75,7 +77,7 @@ class Paths : public testing::Test
     pvn_paths p = {};
 };
 
-// Path 1 is the first address by another device, and there is none.
+// Path 1 would be the first address by another device, but there is no other device.
 TEST_F(Paths, AreTakenInTurnWithoutThoseThatLeadNowhere)
 {
     init(2);

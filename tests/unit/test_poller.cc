@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The poller: reports once per arm, forgets what was removed, and stays away from a parent's
-// descriptors.
+// The poller reports once per arm, forgets removed descriptors, and does not touch the descriptors
+// of a parent process.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -104,8 +104,8 @@ TEST_F(Poller, DescriptorIsCloseOnExec)
     EXPECT_EQ(1, found);
 }
 
-// Owners add, arm, wait for their byte and remove, while others poll: nothing is lost, and an event
-// of an earlier owner of a watch never shows up at a later one as lost readiness.
+// Owners add a watch, arm it, wait for their byte and remove it, while other threads poll. No event
+// is lost. An event of a watch's earlier owner never looks like lost readiness to the next owner.
 TEST_F(Poller, NothingIsLostBetweenOwnersAndPollers)
 {
     std::atomic<bool> stop{false};
@@ -162,7 +162,7 @@ TEST_F(Poller, AForkedChildTouchesNothing)
         bad |= !pvn_fork_in_child(epoch) << 1;
         bad |= (pvn_poller_add(sv[1]) != nullptr) << 2;
         pvn_poller_remove(w);
-        // Afresh: a process of its own with its own descriptor.
+        // The child starts afresh: a process of its own with its own descriptor.
         bad |= (pvn_fork_mark() != 0) << 3;
         pvn_poller_after_fork();
         bad |= (pvn_poller_get() != 0) << 4;

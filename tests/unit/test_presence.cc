@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Proof that a process exists: what an acceptor finds where a connector's process listens for it. "Stopped" is a
-// process whose answering thread does not run.
+// Proof that a process exists: the connector's process listens at a port, and the acceptor connects
+// to it. A "stopped" process is one whose answering thread does not run.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -59,7 +59,7 @@ struct Held {
     }
 };
 
-// An acceptor that looks, in short steps.
+// An acceptor that looks repeatedly, after short pauses.
 struct Probe {
     pvn_presence_probe p = {};
     const pvn_wire_addr *addr;
@@ -77,7 +77,7 @@ struct Probe {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         return pvn_presence_stands(&p, addr, n, pvn_now_ns());
     }
-    // True if that comes about in time.
+    // True if the answer becomes `stands` in time.
     bool becomes(bool stands)
     {
         const uint64_t until = pvn_now_ns() + 60 * PVN_NS_PER_S;
@@ -87,7 +87,7 @@ struct Probe {
             now = look();
         return now == stands;
     }
-    // True if it stays so for a time in which several connections are made and end.
+    // True if the answer remains `stands` while several connections are made and closed.
     bool stays(bool stands)
     {
         const uint64_t until = pvn_now_ns() + 3 * PVN_NS_PER_S;
@@ -99,7 +99,7 @@ struct Probe {
     }
 };
 
-// Keeps a port that nobody listens at from other programs, to which the kernel may give it.
+// Binds a port without listening, so that the kernel gives it to no other program.
 struct Reserved {
     int fd;
     explicit Reserved(const pvn_wire_addr &a)
@@ -249,7 +249,7 @@ TEST(Presence, OverIPv6)
     EXPECT_TRUE(p.becomes(true));
 }
 
-// A forked child that lives longer than its parent, as a loader of data may.
+// A forked child survives its parent, as a data loader's worker may.
 TEST(Presence, AChildDoesNotStandForItsParent)
 {
     pvn_wire_addr addr = {};
@@ -312,7 +312,8 @@ TEST(Presence, AFloodIsAnsweredInParts)
         close(fd);
 }
 
-// A process whose machine does not acknowledge counts as gone, as a machine that is gone does.
+// A process whose machine sends no acknowledgements counts as gone, because a machine that is gone
+// sends none.
 TEST(Presence, AConnectionThatIsNotAcknowledgedProvesNothing)
 {
     const std::string why = pvn_test::in_netns([] {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The policy of attempts to connect: its pauses double up to a limit of each kind, as ARCHITECTURE has them.
+// The policy for repeated attempts to connect. Each kind's pauses double up to a limit of its own,
+// as in ARCHITECTURE's table.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Sealed streams over socket pairs, with a relay between the two ends that damages, repeats, drops and exchanges what passes.
+// Sealed streams over socket pairs. A relay between the two ends damages, repeats, drops and
+// exchanges bytes.
 #include <gtest/gtest.h>
 
 #include <poll.h>
@@ -31,7 +32,7 @@ namespace
 #define EXPECT_SAYS(text, part)                                                                    \
     EXPECT_NE(std::string::npos, std::string(text).find(part)) << "it says: " << (text)
 
-// Comes first: a library that is loaded stays.
+// This test comes first, because a library stays loaded.
 TEST(Library, OneThatIsMissingOrAnotherIsNamedWithItsVariable)
 {
     pvn_err err = PVN_ERR_INIT;
@@ -89,7 +90,7 @@ TEST(Seal, ARestThatWasTakenFromTheSocketIsKnown)
     EXPECT_FALSE(pvn_seal_has_pending(e.s[1]));
     EXPECT_EQ(-EAGAIN, pvn_seal_recv(e.s[1], b, 2));
     EXPECT_FALSE(pvn_seal_has_pending(e.s[1]));
-    // The beginning of a record shows as well, and does when its rest never comes.
+    // The first bytes of a record count as pending, too, even if the rest never arrives.
     ASSERT_EQ(2, pvn_seal_send(e.s[0], "12", 2));
     Bytes record = e.take(0);
     for (size_t at = 0; at + 1 < record.size(); at++) {
@@ -156,7 +157,7 @@ TEST(Seal, OneHandshakesExportIsNoOthers)
     }
 }
 
-// Else who has a record of it, and gets the key later, reads all.
+// Otherwise anybody who records a handshake, and gets the key later, can read everything.
 TEST(Seal, NoHandshakeGoesWithoutAnEphemeralKey)
 {
     Ends e;
@@ -191,7 +192,8 @@ TEST(Seal, TheFirstBytesAreJudgedBeforeAnythingIsDone)
               pvn_seal_is_first(reinterpret_cast<const uint8_t *>("\x16\x03\x01\x00\xc0\x02"), 6));
 }
 
-// A libssl whose providers are FIPS's alone does so. In a process of its own, for the settings are made once.
+// A libssl with FIPS's providers alone forbids X25519. Each case runs in a process of its own,
+// because the settings are made once.
 [[noreturn]] void shake_without_x25519()
 {
     pvn_err err = PVN_ERR_INIT;
@@ -213,7 +215,8 @@ TEST(Seal, WorksWhereX25519IsForbidden)
     EXPECT_EXIT(shake_without_x25519(), testing::ExitedWithCode(0), "");
 }
 
-// One of the two ends alone: the other one begins with X25519, and again.
+// Does the handshake of one end without X25519. The other end starts with X25519 and has to start
+// again.
 bool shake_alone(int fd, bool acceptor)
 {
     uint8_t secret[PVN_SEAL_SECRET] = {};
@@ -290,7 +293,7 @@ TEST(Seal, EveryBitOfTheSecretCounts)
     }
 }
 
-// A program that speaks TLS without the secret: with a certificate of its own, as an impostor would.
+// A program that speaks TLS without the secret, and has a certificate of its own, like an impostor.
 struct Impostor {
     SSL_CTX *ctx = SSL_CTX_new(TLS_method());
     EVP_PKEY *pkey = EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256");
@@ -354,8 +357,8 @@ TEST(Seal, AnEndThatSaysNothingOrGoesIsNoPeer)
 
 // ---- between the two ends ----
 
-// Whatever is flipped in the handshake, the ends do not come up with different bytes; what nobody looks at (a version in
-// the first record's header) may be.
+// Flips a bit of each byte of the handshake. The ends never come up with different bytes. A byte
+// that no end checks (the version in the first record's header) may change.
 TEST(Relay, EveryFlippedByteOfTheHandshakeEndsIt)
 {
     size_t len[2];
@@ -422,7 +425,7 @@ TEST(Relay, AHandshakeOfBeforeProvesNothing)
     e.carry(0, text("secret"));
     Bytes again = e.sent[0];
     {
-        Ends victim; // the same secret, for once
+        Ends victim; // reuses the secret, for once
         victim.give(1, again);
         for (int i = 0; i < 3; i++)
             victim.rc[1] = pvn_seal_handshake(victim.s[1], &victim.err[1]);
@@ -435,7 +438,7 @@ TEST(Relay, AHandshakeOfBeforeProvesNothing)
     EXPECT_EQ(-EKEYREJECTED, pvn_seal_handshake(victim.s[0], &victim.err[0]));
 }
 
-// An end that is connected to itself, or to another one of its kind.
+// An end is connected to itself, or to another end of its kind.
 TEST(Relay, AReflectionProvesNothing)
 {
     Ends e;
@@ -444,7 +447,8 @@ TEST(Relay, AReflectionProvesNothing)
     EXPECT_EQ(-EKEYREJECTED, pvn_seal_handshake(e.s[0], &e.err[0]));
 }
 
-// Two connections whose streams are exchanged, in both directions or one: their secrets differ.
+// The streams of two connections are exchanged. Their secrets differ, so neither connection comes
+// up.
 TEST(Relay, ExchangedConnectionsDoNotComeUp)
 {
     Ends a(Ends::secret(1), Ends::secret(1)), b(Ends::secret(2), Ends::secret(2));
@@ -476,9 +480,9 @@ TEST(Relay, EveryFlippedByteOfARecordIsNoticed)
         record[at] ^= 0x40;
         e.give(1, record);
         ssize_t n = pvn_seal_recv(e.s[1], got.data(), got.size());
-        /* A length that has grown: the rest is waited for, and then there is none. */
+        /* The length became larger, so the end waits for the rest, which never arrives. */
         EXPECT_TRUE(n == -EBADMSG || n == -EAGAIN) << at << ": " << n;
-        if (n == -EBADMSG) { // the other end hears of it, and has got nothing forged itself
+        if (n == -EBADMSG) { // the other end is notified; it received nothing forged
             e.pass();
             EXPECT_EQ(-ECONNRESET, pvn_seal_recv(e.s[0], got.data(), got.size())) << at;
         }
@@ -489,7 +493,8 @@ TEST(Relay, EveryFlippedByteOfARecordIsNoticed)
     EXPECT_GT(len, 20u);
 }
 
-// Whoever damages a record may end the connection behind it, so that the alert cannot be sent.
+// Somebody who damages a record may also end the connection behind it, so that no alert can be
+// sent.
 TEST(Relay, ADamagedRecordBeforeTheEndIsNoticed)
 {
     Ends e;
@@ -546,7 +551,7 @@ TEST(Relay, AnEndIsAnEndAndNotMore)
     EXPECT_EQ(-EPIPE, pvn_seal_send(e.s[1], b, 1)) << "without SIGPIPE";
 }
 
-// Thousands that fail leave nothing behind; AddressSanitizer counts.
+// Many handshakes that fail leave nothing behind; AddressSanitizer checks it.
 TEST(Relay, ManyThatFail)
 {
     for (int i = 0; i < 300; i++) {
@@ -559,7 +564,8 @@ TEST(Relay, ManyThatFail)
     EXPECT_EQ(0u, ERR_peek_error()) << "an error is left for the host process";
 }
 
-// A host process that uses OpenSSL itself cleans it up at its exit, and NCCL's comms may be destroyed behind that.
+// The host process may use OpenSSL itself, which cleans up at exit. NCCL's comms may be destroyed
+// after that.
 TEST(Process, StreamsEndBehindOpensslsOwnCleanUp)
 {
     pid_t pid = fork();

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Sealed streams that the kernel takes over behind the handshake, against ends of the same kind and ends by OpenSSL. Skips
-// where the kernel cannot do it; tests/vm/run-tls.sh runs it in a guest whose kernel can (PVN_KERNEL_TLS=yes: it has to), and
-// in one whose kernel cannot renew keys (PVN_KERNEL_TLS=no-renewal).
+// Sealed streams that the kernel takes over after the handshake. The other end is of the same kind,
+// or sealed by OpenSSL. The test skips if the kernel cannot do it. tests/vm/run-tls.sh runs it in a
+// guest whose kernel can (PVN_KERNEL_TLS=yes: must), and in one whose kernel cannot renew keys
+// (PVN_KERNEL_TLS=no-renewal).
 #include <gtest/gtest.h>
 
 #include <poll.h>
@@ -36,17 +37,18 @@ std::string required()
     return how ? how : "";
 }
 
-// Over TCP, with a relay as the others have; which ends the kernel takes over.
+// Ends over TCP, with a relay as in the other tests. The arguments say which ends the kernel takes
+// over.
 struct KernelEnds : Ends {
     const pvn_sockio *io[2] = {};
-    Bytes waiting[2]; // for which the socket to that end has no room
+    Bytes waiting[2]; // bytes for which that end's socket has no room yet
 
     KernelEnds(bool connector, bool acceptor) : Ends(secret(1), secret(1), true)
     {
         pvn_seal_expect_bulk(s[0], connector);
         pvn_seal_expect_bulk(s[1], acceptor);
     }
-    // Both ends have done the handshake. What TCP carries may come a moment later.
+    // Completes the handshake of both ends. It waits, because TCP may deliver bytes later.
     bool shake()
     {
         for (Deadline wait; wait.left() && (rc[0] == -EAGAIN || rc[1] == -EAGAIN); pass())
@@ -71,7 +73,7 @@ struct KernelEnds : Ends {
     {
         return pvn_sockio_send(io[from], near[from], s[from], b.data() + at, b.size() - at);
     }
-    // Up to n bytes that have come, or the code of the receive once it is another one than -EAGAIN.
+    // Receives up to n bytes. Returns the code of the first receive that does not return -EAGAIN.
     ssize_t receive(int to, Bytes &got, size_t n)
     {
         ssize_t code = -EAGAIN;
@@ -84,7 +86,7 @@ struct KernelEnds : Ends {
         got.resize(code > 0 ? static_cast<size_t>(code) : 0);
         return code;
     }
-    // Sends `what`, and gives the bytes that come at the other end.
+    // Sends `what` and returns the bytes that arrive at the other end.
     Bytes carry(int from, const Bytes &what)
     {
         Bytes got, piece(100000);
@@ -102,7 +104,7 @@ struct KernelEnds : Ends {
         }
         return got;
     }
-    // All that the end has sent, at least n bytes.
+    // Takes the bytes that an end has sent, at least n of them.
     Bytes take_all(int from, size_t n)
     {
         Bytes all;
@@ -133,7 +135,7 @@ class SealKernel : public testing::Test
     }
 };
 
-// Each of the kinds of streams with an end in the kernel.
+// Runs f with each combination of ends that has at least one in the kernel.
 template <typename F> void each_kind(F f)
 {
     for (int kind = 1; kind < 4; kind++) {
@@ -161,7 +163,7 @@ TEST_F(SealKernel, CarriesBytesInBothDirections)
     });
 }
 
-// Without padding the kernel opens records in the receiver's memory.
+// If no padding is used, the kernel opens records in the receiver's memory.
 TEST_F(SealKernel, NoPaddingIsExpected)
 {
     KernelEnds e(true, true);
@@ -174,7 +176,8 @@ TEST_F(SealKernel, NoPaddingIsExpected)
     }
 }
 
-// Sent right behind the handshake, before the other end has put its keys into the kernel.
+// The bytes are sent right after the handshake, before the other end has given its keys to the
+// kernel.
 TEST_F(SealKernel, BytesThatFollowTheHandshakeAtOnceAreReceived)
 {
     for (int kind = 1; kind < 4; kind++) {
@@ -215,8 +218,8 @@ TEST_F(SealKernel, PiecesShareARecord)
     });
 }
 
-// Fewer bytes than the pieces have room for, over records that end within them. Whoever called goes on behind the bytes by
-// itself, so that the pieces stay as they were.
+// The pieces have room for more bytes than arrive, and the records end within pieces. The caller
+// finds by itself where the next bytes go, so the pieces must not change.
 TEST_F(SealKernel, PiecesAreFilledAndStayAsTheyWere)
 {
     each_kind([](KernelEnds &e) {
@@ -260,7 +263,7 @@ TEST_F(SealKernel, ASendWithoutRoomIsRepeated)
     });
 }
 
-// The message of a new key is a record of its own: 5 bytes, a type and a tag.
+// The message about a new key is a record of its own: 5 bytes, a type and a tag.
 TEST_F(SealKernel, AStreamGoesOnWithNewKeys)
 {
     pvn_seal_rekey_after(3);
@@ -273,13 +276,14 @@ TEST_F(SealKernel, AStreamGoesOnWithNewKeys)
     });
 }
 
-// A receive that takes what is in front of such a message looks behind it: a poller would not say that there is more.
+// A receive takes the bytes before such a message and then looks behind it, because a poller would
+// not report the bytes there.
 TEST_F(SealKernel, BytesBehindANewKeyDoNotWaitForMore)
 {
     pvn_seal_rekey_after(1);
     each_kind([](KernelEnds &e) {
         if (!pvn_seal_is_by_kernel(e.s[1]))
-            return; // its bytes are OpenSSL's, which is another test's
+            return; // OpenSSL holds its bytes, which another test covers
         for (int i = 0; i < 3; i++)
             ASSERT_EQ(9, e.send(0, many(9)));
         e.give(1, e.take_all(0, 3 * (9 + 22) + 2 * (5 + 22)));
@@ -299,7 +303,7 @@ TEST_F(SealKernel, BytesBehindANewKeyDoNotWaitForMore)
     });
 }
 
-// A worker sends while the comm's thread receives on the same stream.
+// A worker sends while the comm's thread receives from the same stream.
 TEST_F(SealKernel, OneThreadSendsWhileAnotherReceives)
 {
     pvn_seal_rekey_after(20);
@@ -355,10 +359,11 @@ TEST_F(SealKernel, DamageIsNoticedAndEndsTheStream)
             ASSERT_EQ(9u + 22, record.size());
             record[at] ^= 0x40;
             e.give(1, record);
-            if (at == 3 || at == 4) // a longer record, which needs more bytes than there are
+            if (at == 3 || at == 4) // a longer record: it needs more bytes
                 e.give(1, Bytes(20000, 7));
             ssize_t n = e.receive(1, got, 100);
-            // The kernel does not read a record's outer type, which is always the same; the true one is sealed.
+            // The kernel does not check a record's outer type, which is always the same. The true
+            // type is sealed.
             if (at == 0 && n == 9) {
                 EXPECT_EQ(many(9), got);
                 return;
@@ -368,7 +373,8 @@ TEST_F(SealKernel, DamageIsNoticedAndEndsTheStream)
         });
 }
 
-// The kernel looks at a record's length and version when it comes: the next call has the error.
+// The kernel checks a record's length and version when it arrives, so the next call returns the
+// error.
 TEST_F(SealKernel, ASendThatLearnsOfDamageSaysSo)
 {
     for (size_t at : {1, 3}) {
@@ -387,7 +393,8 @@ TEST_F(SealKernel, ASendThatLearnsOfDamageSaysSo)
     }
 }
 
-// Another descriptor of it, as of a forked child, keeps the socket. Unread bytes make a close a reset.
+// Another descriptor, such as a forked child's, keeps the socket open. Unread bytes turn a close
+// into a reset.
 TEST_F(SealKernel, ACloseEndsTheConnectionWhoeverElseHasIt)
 {
     KernelEnds e(true, true);
@@ -429,7 +436,7 @@ TEST_F(SealKernel, RecordsThatAreRepeatedDroppedOrExchangedAreNoticed)
         });
 }
 
-// OpenSSL's end says by an alert what it thinks of a damaged record. An end in the kernel sends none.
+// OpenSSL's end answers a damaged record by an alert. An end in the kernel sends none.
 TEST_F(SealKernel, AnAlertEndsTheStream)
 {
     KernelEnds e(true, false);
@@ -444,7 +451,8 @@ TEST_F(SealKernel, AnAlertEndsTheStream)
     EXPECT_EQ(-ECONNRESET, e.receive(0, got, 100)) << "and stays so";
 }
 
-// Handshake messages other than a new key: a peer that has the key, and is not by this plugin.
+// Handshake messages other than a new key. They come from a peer that has the key but does not run
+// this plugin.
 TEST_F(SealKernel, OtherRecordsEndTheStream)
 {
     const std::vector<std::pair<uint8_t, Bytes>> records = {
@@ -524,7 +532,8 @@ TEST_F(SealWithoutKernel, TheReasonIsSaid)
     EXPECT_EQ(why, rc ? again.reason[0] : "") << "tried once, with the same result later";
 }
 
-// The kernel refuses the socket although it took another one: here one that is no TCP connection.
+// The kernel refuses this socket, although it accepted another one: here because it is no TCP
+// connection.
 TEST_F(SealWithoutKernel, OpenSslKeepsAStreamThatTheKernelRefuses)
 {
     Ends e;

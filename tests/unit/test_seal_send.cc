@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Sends of sealed streams that find no room, or meet errors of the socket, from one thread and from two; and new keys.
+// Sends on sealed streams that find no room, or meet errors of the socket, from one thread and from
+// two. Renewal of keys while sends find no room.
 #include <gtest/gtest.h>
 
 #include <sys/socket.h>
@@ -19,7 +20,8 @@
 namespace
 {
 
-// The socket whose sends fail with `code`; noted: it goes into OpenSSL's queue of errors as well, as with version 3.2.
+// The socket whose sends fail with `code`. noted: the error also enters OpenSSL's error queue, as
+// with version 3.2.
 struct FailingSends {
     int fd = -1, code = 0;
     bool noted = false;
@@ -27,7 +29,8 @@ struct FailingSends {
 };
 FailingSends failing;
 
-// Bytes for which the socket has no room are sent by a repetition, which may begin with other pieces and have more bytes.
+// If the socket has no room, the caller repeats the send, perhaps with other pieces and with more
+// bytes.
 TEST(Seal, ASendWithoutRoomIsRepeated)
 {
     Ends e;
@@ -56,7 +59,7 @@ TEST(Seal, ASendWithoutRoomIsRepeated)
     EXPECT_EQ(all, got);
 }
 
-// A worker seals while the comm's thread receives on the same stream; keys are renewed meanwhile.
+// A worker seals while the comm's thread receives from the same stream. Keys are renewed meanwhile.
 TEST(Seal, OneThreadSendsWhileAnotherReceives)
 {
     Ends e;
@@ -95,7 +98,7 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
         threads.emplace_back(sender, end);
         threads.emplace_back(receiver, end);
     }
-    // Bytes for which a far end has no room yet.
+    // bytes for which a far end has no room yet
     Bytes waiting[2];
     for (Deadline wait; wait.left() && !(come[0] == large.size() && come[1] == large.size());)
         for (int to = 0; to < 2; to++) {
@@ -117,7 +120,7 @@ TEST(Seal, OneThreadSendsWhileAnotherReceives)
     EXPECT_EQ(large, got[1]);
 }
 
-// One key may seal so much only.
+// A key may seal only a limited number of records.
 TEST(Seal, AStreamGoesOnWithANewKey)
 {
     enum { RECORDS = 10 };
@@ -135,17 +138,17 @@ TEST(Seal, AStreamGoesOnWithANewKey)
         }
     }
     pvn_seal_rekey_after(0);
-    // Each change is a message of its own: 5 bytes, a type and a tag, in a record.
+    // Each change of the key is a message of its own, 5 bytes, in a record with a type and a tag.
     size_t records = (1000000 + 16383) / 16384;
     EXPECT_EQ((records - 1) / RECORDS * (5 + 5 + 1 + 16), wire[1].size() - wire[0].size());
 }
 
-// The message of a new key may find no room, and a record behind it. What comes meanwhile is received nevertheless: else two
-// ends that both wait for room would wait without end.
+// Neither the message about a new key nor a record behind it may find room. Bytes that arrive are
+// received nevertheless. Otherwise two ends that both wait for room would wait without end.
 TEST(Seal, ANewKeyThatFindsNoRoomKeepsNothingFromBeingReceived)
 {
     enum { OF_A_RECORD = 5 + 1 + 16, KEY_UPDATE = 5 + OF_A_RECORD };
-    size_t refused = 0; // keys whose message, or the record behind it, was refused as a whole
+    size_t refused = 0; // keys whose message, or the record behind it, found no room at all
     for (size_t len : {100, 2000, 16384}) {
         SCOPED_TRACE(len);
         Ends e;
@@ -207,7 +210,7 @@ TEST(Seal, ASendThatFailsSaysWhatTheSocketSays)
     EXPECT_EQ(0u, ERR_peek_error());
 }
 
-// The kernel has no memory for a moment: as without a seal, the bytes are sent by a repetition.
+// The kernel has no memory for a moment. The caller repeats the send, as without a seal.
 TEST(Seal, ASendForWhichTheKernelHasNoMemoryIsRepeated)
 {
     for (int code : {ENOBUFS, ENOMEM}) {
@@ -223,7 +226,7 @@ TEST(Seal, ASendForWhichTheKernelHasNoMemoryIsRepeated)
 
 } // namespace
 
-// libc's, but for the socket whose sends fail.
+// Replaces libc's send. The chosen socket's sends fail.
 extern "C" ssize_t send(int fd, const void *p, size_t n, int flags)
 {
     if (failing.code == 0 || fd != failing.fd)

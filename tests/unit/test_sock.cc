@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* The sockets of connection set-up: their options, and what they say when something is refused. */
+/* The sockets of connection set-up: their options, and the errors when something is refused. */
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -76,7 +76,7 @@ class Sock : public ::testing::TestWithParam<const char *>
         listener = pvn_sock_listen(&listen_addr, pvn_addr_len(sa(here)), &err);
     }
 
-    // From here on; the listener is another one.
+    // Sets parameters for later sockets. They also apply to a new listener.
     void with_params(std::vector<std::string> vars)
     {
         std::vector<char *> envp;
@@ -159,7 +159,7 @@ TEST_P(Sock, KeepaliveAndTimeoutsComeFromTheParameters)
     const int fd = dial();
     EXPECT_EQ(2500, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "while it is dialled";
     ASSERT_EQ(0, outcome(fd));
-    // An accepted socket has all of it from the one that listens: nobody sets it there.
+    // An accepted socket inherits all options from the listening one, so nobody sets them.
     for (const int end : {fd, accept_one()}) {
         EXPECT_EQ(1, get(end, SOL_SOCKET, SO_KEEPALIVE));
         EXPECT_EQ(2, get(end, IPPROTO_TCP, TCP_KEEPIDLE)) << "rounded up to whole seconds";
@@ -217,7 +217,7 @@ TEST_P(Sock, AddressOfAnotherMachineCannotBeBound)
                                             pvn_addr_len(sa(listen_addr)), -1, &err));
 }
 
-/* Meanwhile the process may have no more descriptors. The result says which check failed. */
+/* Runs `body` while the process has no free descriptor. The result says which check failed. */
 int without_descriptors(const std::function<int()> &body)
 {
     rlimit before = {};

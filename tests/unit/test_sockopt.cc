@@ -101,14 +101,14 @@ TEST_F(SockOpt, ParametersAreApplied)
     apply({"NCCL_PVRDMA_TCP_SNDBUF=64K", "NCCL_PVRDMA_TCP_RCVBUF=32K",
            "NCCL_PVRDMA_TCP_NOTSENT_LOWAT=100000"});
     EXPECT_EQ(100000, get(IPPROTO_TCP, TCP_NOTSENT_LOWAT));
-    /* The kernel doubles what it is given, for its own book-keeping (socket(7)). */
+    /* The kernel doubles the value for its own book-keeping (socket(7)). */
     EXPECT_EQ(2 * 65536, get(SOL_SOCKET, SO_SNDBUF)) << "was " << sndbuf;
     EXPECT_EQ(2 * 32768, get(SOL_SOCKET, SO_RCVBUF)) << "was " << rcvbuf;
 }
 
 TEST_F(SockOpt, AllowedCongestionControlIsSet)
 {
-    apply({"NCCL_PVRDMA_TCP_CC=reno"}); /* always there and always allowed */
+    apply({"NCCL_PVRDMA_TCP_CC=reno"}); /* always available, and always allowed */
     EXPECT_EQ("reno", cc());
     EXPECT_TRUE(warnings.empty());
 }

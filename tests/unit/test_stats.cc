@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The statistics file: what is written is what is read, also from a process that was killed, from a
-// damaged file and while it is being written; who may make it, and which files may be removed.
+// The statistics file. A reader gets the written values, also from a killed process, a damaged file
+// or during a write. Who may create the file, and which files may be removed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ class Stats : public testing::Test
         pclose(p);
         return names;
     }
-    // A child that does `body` and is gone without a word; its pid.
+    // Runs `body` in a child that then ends without closing its file. Returns its pid.
     static pid_t child(const std::function<void()> &body)
     {
         pid_t pid = fork();
@@ -110,14 +110,14 @@ class Stats : public testing::Test
         EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
         return pid;
     }
-    // As the plugin does in a child that initialises for itself.
+    // Does what the plugin does in a child that initialises for itself.
     static void begin_afresh()
     {
         pvn_stats_after_fork();
         pvn_fork_mark();
         pvn_stats_open(12);
     }
-    // The file of a process that is dead, its header changed by `change`, under another name.
+    // Writes the file of a dead process under another name, its header changed by `change`.
     std::string dead_file(int n, const std::function<void(pvn_stat_head *)> &change)
     {
         static std::string image;
@@ -230,8 +230,8 @@ TEST_F(Stats, WhatIsWrittenIsWhatIsRead)
     EXPECT_STREQ("", pvn_stats_path());
 }
 
-// Messages, bytes and open requests are the later ones of the row and of its live counters. What had been
-// stuck when the row was published and has moved since is not.
+// Messages, bytes and open requests are the later of the row's values and the live counters. A
+// request that was stuck when the row was published, and has moved since, is not stuck.
 TEST_F(Stats, LiveCountersAreNewerThanTheRow)
 {
     pvn_stats_open(12);
@@ -269,14 +269,14 @@ TEST_F(Stats, LiveCountersAreNewerThanTheRow)
     EXPECT_EQ(0u, row.n.stuck_ns);
     EXPECT_EQ(n.look_ns, row.n.moved_ns) << "later than that, at a time that is not known";
     EXPECT_STREQ("", row.text);
-    live->msgs = 14; // counted between a reader's loads
+    live->msgs = 14; // counted between two loads of a reader
     EXPECT_EQ(0u, Read(pvn_stats_path()).s.row[0].n.open);
     pvn_stat_lanes(s, "tcp on eth0");
     EXPECT_EQ(14u, live->msgs) << "publishing leaves them alone";
     pvn_stat_end(s);
 }
 
-// The reason of a failure stays, though a message was counted after the row was published.
+// The reason of a failure stays, although a message was counted after the row was published.
 TEST_F(Stats, LiveCountersOfAFailedComm)
 {
     pvn_stats_open(12);
@@ -345,7 +345,7 @@ TEST_F(Stats, MoreCommsThanRows)
             pvn_stat_end(all[i]);
 }
 
-// Rows are used again, what was counted in them stays: no counter ever falls.
+// Rows are reused, but their counts are kept, so no counter ever decreases.
 TEST_F(Stats, NumbersOutliveTheirRows)
 {
     pvn_stats_open(12);
@@ -390,7 +390,7 @@ TEST_F(Stats, NumbersOutliveTheirRows)
     EXPECT_EQ(0u, r.s.head.totals_seq % 2);
 }
 
-// More kinds of comms than there are entries share the last one.
+// If there are more kinds of comms than entries, the rest share the last entry.
 TEST_F(Stats, TotalsOfTooManyDevices)
 {
     pvn_stats_open(12);
@@ -507,7 +507,7 @@ TEST_F(Stats, ADamagedFileIsRefused)
         EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 9")) << r.err.reason[0];
         EXPECT_EQ(PVN_STATS_DEAD, r.s.life) << "whose it is can still be read";
     }
-    // Texts without an end, or with what a terminal would obey.
+    // Texts without a terminator, or with control characters for a terminal.
     size_t texts = offsetof(pvn_stat_row, state);
     EXPECT_EQ(
         0, code(sizeof(pvn_stat_head) + texts, std::string(sizeof(pvn_stat_row) - texts, '\x1b')));
@@ -524,7 +524,8 @@ TEST_F(Stats, ADamagedFileIsRefused)
         for (int k = 0; k < 30; k++)
             copy[rng() % (i % 2 ? copy.size() : 4000)] = static_cast<char>(rng());
         if (i % 3 == 0)
-            memcpy(copy.data(), image.data(), 32); // else hardly one is read beyond that
+            // otherwise readers would reject nearly all of them early
+            memcpy(copy.data(), image.data(), 32);
         spill(path, copy);
         Read r(path);
         read += r.rc == 0;
@@ -588,7 +589,7 @@ TEST_F(Stats, DirectoriesThatAreNotTaken)
     EXPECT_STRNE("", pvn_stats_path()) << "as /tmp is";
 }
 
-// A link under the name that the file would have is not followed.
+// A link that has the file's name is not followed.
 TEST_F(Stats, ALinkInPlaceOfTheDirectory)
 {
     pvn_stat_ident id;
@@ -641,7 +642,7 @@ TEST_F(Stats, AFullFileSystem)
                 pvn_stat_end(s);
             pvn_stats_close();
             EXPECT_EQ(0, umount(dir.c_str()));
-            // Read-only: as a read-only root file system.
+            // A read-only file system, such as a read-only root.
             ASSERT_EQ(0, mount("tmpfs", dir.c_str(), "tmpfs", MS_RDONLY, ""));
             pvn_stats_open(12);
             EXPECT_NE(std::string::npos, said.find("Read-only file system")) << said;
@@ -675,7 +676,7 @@ TEST_F(Stats, AChildLeavesTheParentsFileAlone)
         pvn_stat *own = pvn_stat_new(PVN_STAT_UP, false, "eth0");
         if (!own || path == pvn_stats_path())
             _exit(1);
-        pvn_stat_end(s); // the parent's
+        pvn_stat_end(s); // the parent's row
     });
     EXPECT_EQ(before, slurp(path));
     ASSERT_EQ(2u, files().size()) << "and its own, for it has not closed";
@@ -709,7 +710,7 @@ TEST_F(Stats, AProcessIsSeenAliveStoppedAndKilled)
     close(p[0]);
     close(p[1]);
     EXPECT_EQ(PVN_STATS_ALIVE, Read(path).s.life);
-    // From another container only the lock shows it.
+    // From another container, only the lock shows that the process lives.
     auto from_elsewhere = [&] {
         Read r(path);
         int fd = open(path, O_RDONLY);
@@ -720,7 +721,7 @@ TEST_F(Stats, AProcessIsSeenAliveStoppedAndKilled)
         return life;
     };
     EXPECT_EQ(PVN_STATS_ALIVE, from_elsewhere());
-    // Another process has got the number.
+    // Another process has got the pid.
     {
         Read r(path);
         int fd = open(path, O_RDONLY);
@@ -766,7 +767,7 @@ TEST_F(Stats, OldFilesOfDeadProcessesGo)
     });
     dead_file(4, [&](pvn_stat_head *h) { h->real_ns -= 25 * hour; });
     std::string worked = dead_file(5, [&](pvn_stat_head *h) {
-        h->real_ns -= 100 * hour; // long ago, but it wrote until now
+        h->real_ns -= 100 * hour; // started long ago, but wrote until now
         h->touched_ns = h->mono_ns + 100 * hour;
     });
     std::string foreign = "notes.stat", near = "1-2-3.statx";

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* TCP interfaces as devices, and what the sockets that their lanes dial look like. */
+/* TCP interfaces as devices, and the sockets that their lanes dial. */
 #include <gtest/gtest.h>
 
 #include <net/if.h>
@@ -61,7 +61,8 @@ class TcpTransport : public ::testing::Test
         return pvn_tcp_transport.scan(devices, 8, left_out, sizeof(left_out), &err);
     }
 
-    /* Makes both lanes of a pair on device 0, lets the sender dial, and returns its sockets. */
+    /* Makes both lanes of a pair on device 0, lets the sender dial, and returns the sender's
+     * sockets. */
     std::vector<int> dialled(size_t want)
     {
         pvn_lane_args args = {};
@@ -95,7 +96,7 @@ class TcpTransport : public ::testing::Test
         return fds;
     }
 
-    /* Lets a sender on this device start to dial an address where perhaps nobody is. */
+    /* Lets a sender on this device start to dial an address that may not exist. */
     void dial_only(int device, const char *peer)
     {
         pvn_lane_args args = {};
@@ -239,7 +240,7 @@ TEST_F(TcpTransport, OneStreamOnLoopbackWhereItIsPacedToo)
     end();
 }
 
-// A congestion control that is set on a route is in force when a socket is connected, not before.
+// A route's congestion control takes effect when a socket is connected, not before.
 TEST_F(TcpTransport, TheRoutesCongestionControlCounts)
 {
     const struct {
@@ -297,7 +298,7 @@ TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
     dialled(2);
     EXPECT_EQ("tcp on lo, 2 streams, chunks of 524288 bytes", described());
     end();
-    // A receiver may report smaller chunks before they are acknowledged.
+    // A receiver may report shorter chunks before their data are acknowledged, so 8192 is the least.
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_ZEROCOPY_MIN=1"});
     ASSERT_EQ(1, scan());
     dialled(1);
@@ -320,7 +321,7 @@ TEST_F(TcpTransport, ReceiveBufferIsSetBeforeListening)
     end();
 }
 
-/* Sockets of this process that are tied to an interface. */
+/* This process's sockets that are bound to an interface. */
 std::vector<std::string> tied()
 {
     std::vector<std::string> names;
@@ -334,7 +335,7 @@ std::vector<std::string> tied()
     return names;
 }
 
-/* One of two interfaces in a network is named, and routing sends everything by the other. */
+/* One of two interfaces in a network is named, but routing sends everything by the other one. */
 TEST_F(TcpTransport, TheNamedInterfaceCarriesTheDataOrAWarningSaysNot)
 {
     const std::string why = pvn_test::in_netns([&] {
@@ -371,7 +372,8 @@ TEST_F(TcpTransport, TheNamedInterfaceCarriesTheDataOrAWarningSaysNot)
         GTEST_SKIP() << why;
 }
 
-/* An IPv6 address that is checked for a duplicate is waited for, where nothing else leads out. */
+/* If no other address can be used, the plugin waits for an IPv6 address whose duplicate check is
+ * running. */
 TEST_F(TcpTransport, TentativeAddressesAreWaitedFor)
 {
     const std::string why = pvn_test::in_netns([&] {
@@ -388,7 +390,7 @@ TEST_F(TcpTransport, TentativeAddressesAreWaitedFor)
         GTEST_SKIP() << why;
 }
 
-/* A link that has just been set up gets its carrier a little later. */
+/* A link gets its carrier a little after it was switched on. */
 TEST_F(TcpTransport, ALinkThatComesUpIsWaitedFor)
 {
     const std::string why = pvn_test::in_netns([&] {
@@ -406,7 +408,7 @@ TEST_F(TcpTransport, ALinkThatComesUpIsWaitedFor)
             ASSERT_TRUE(pvn_test::sh("ip link set a1 down"));
             ASSERT_TRUE(pvn_test::links_run("a0", false));
         }
-        // The wait has an end, and there is none where loopback is named.
+        // The wait has a limit. If loopback is named, there is no wait.
         params({"NCCL_SOCKET_IFNAME="});
         EXPECT_EQ(1, scan());
         EXPECT_STREQ("lo", devices[0].ifname);
@@ -447,7 +449,7 @@ TEST_F(TcpTransport, LoopbackBesideAnInterfaceThatIsUpIsAWarning)
         GTEST_SKIP() << why;
 }
 
-/* Somebody gave the interface an address, so that the job was to use it. */
+/* Somebody gave the interface an address, so the job was probably to use it. */
 TEST_F(TcpTransport, LoopbackBesideAnAddressThatIsDownIsAWarning)
 {
     struct {
@@ -488,7 +490,7 @@ TEST_F(TcpTransport, LoopbackBesideAnAddressThatIsDownIsAWarning)
     }
 }
 
-/* Two interfaces in one network: routing would send everything by the first. */
+/* Two interfaces in one network: routing would send everything by the first one. */
 TEST_F(TcpTransport, SharedNetworkIsSteered)
 {
     const std::string why = pvn_test::in_netns([&] {
@@ -507,13 +509,13 @@ TEST_F(TcpTransport, SharedNetworkIsSteered)
             const char *peer;
             std::vector<std::string> want;
         } cases[] = {
-            {0, "10.7.0.9:4000", {}},     /* takes that interface by itself */
+            {0, "10.7.0.9:4000", {}},     /* the kernel takes that interface by itself */
             {1, "10.7.0.9:4000", {"b0"}}, /* a neighbour */
-            {1, "10.8.0.9:4000", {}},     /* somebody else's network: left to the routing table */
-            {1, "10.7.0.1:4000", {}},     /* this very machine */
+            {1, "10.8.0.9:4000", {}},     /* an unknown network: left to the routing table */
+            {1, "10.7.0.1:4000", {}},     /* this machine itself */
             {2, "10.8.0.9:4000", {}},
         };
-        /* While any interface answers ARP for any address, tying would cut the path back. */
+        /* If any interface answers ARP for any address, binding would cut the path back. */
         std::vector<std::string> lines;
         pvn_log_set_capture(
             [](void *arg, pvn_log_level, unsigned long, const char *, int, const char *text) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The wire format: what is written is read back, and nothing damaged is believed.
+// The wire format: encoded values decode to the same values, and damaged bytes are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST(Handle, AHandleGoesRound)
     EXPECT_EQ(0, memcmp(h.more, g.more, sizeof(h.more)));
 }
 
-// Bytes 7 and 34 to 47 were zero, and not looked at, in builds that knew one address alone.
+// Builds that knew only one address wrote zeros to bytes 7 and 34 to 47, and did not read them.
 TEST(Handle, OfBuildsWithOneAddress)
 {
     uint8_t b[PVN_HANDLE_BYTES];
@@ -66,7 +66,7 @@ TEST(Handle, OfBuildsWithOneAddress)
     EXPECT_EQ(std::vector<uint8_t>(14), std::vector<uint8_t>(b + 34, b + 48));
     ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, nullptr));
     EXPECT_EQ(0, g.nmore);
-    // One with an impossible port is left out.
+    // A further address with an impossible port is left out.
     h = sample_handle();
     h.more[0].port = 0;
     pvn_handle_encode(b, &h);
@@ -87,7 +87,8 @@ TEST(Handle, AFurtherAddressOfIpv6)
     ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, nullptr));
     ASSERT_EQ(1, g.nmore);
     EXPECT_EQ(0, memcmp(&h.more[0], &g.more[0], sizeof(h.more[0])));
-    // Its end is outside the checksum, and the first address is what it was, whatever is there.
+    // The last bytes of that address are outside the checksum. The first address stays valid,
+    // whatever they contain.
     memset(b + 52, 0, 4);
     ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, nullptr));
     EXPECT_EQ(0, g.nmore);
@@ -129,7 +130,7 @@ TEST(Handle, TruncatedSaysSo)
         EXPECT_EQ(-EINVAL, pvn_handle_decode(b, n, &g, &err));
         EXPECT_NE(nullptr, strstr(err.reason[0], "truncated"));
     }
-    // NCCL always hands over the full size: what was cut off then reads as zeros.
+    // NCCL always passes the full size, so bytes that were cut off read as zeros.
     for (size_t n = 4; n < 52; n++) {
         uint8_t c[PVN_HANDLE_BYTES] = {};
         memcpy(c, b, n);
@@ -151,7 +152,7 @@ TEST(Handle, OtherVersionAndOtherPlugin)
     memset(b, 0x42, sizeof(b));
     EXPECT_EQ(-EINVAL, pvn_handle_decode(b, sizeof(b), &g, &err));
     EXPECT_NE(nullptr, strstr(err.reason[0], "other rank uses another network plugin"));
-    // A newer listener may still speak our version: HELLO decides.
+    // A newer listener may still speak this version, which HELLO decides.
     h.version = 7;
     pvn_handle_encode(b, &h);
     EXPECT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, &err));
@@ -240,7 +241,8 @@ TEST(Preamble, NoPeerIsKnownAtTheFirstWrongByte)
     EXPECT_GT(0, pvn_preamble_decode(b, sizeof(b), p.session, &q, &err));
 }
 
-// The session is a secret, which must not be found byte by byte.
+// The session is a secret. Nobody may find it byte by byte, so a wrong one is refused only when it
+// is complete.
 TEST(Preamble, AnotherSessionIsKnownAtTheEnd)
 {
     for (int kind : preamble_kinds)
@@ -328,12 +330,13 @@ TEST(Hello, RoundTripAndTruncation)
     EXPECT_EQ(3, g.version_max);
     for (int i = 0; i < n; i++) {
         std::vector<uint8_t> cut(b,
-                                 b + i); // its own allocation: a read past the end is seen by ASan
-        bool older = i == n - 1 || i == n - 9 || i == n - 17; // ends before the last fields
+                                 b + i); // of its own size, so that ASan sees a read past the end
+        // ends before the last fields, as in an older version
+        bool older = i == n - 1 || i == n - 9 || i == n - 17;
         EXPECT_EQ(older ? 0 : -EPROTO, pvn_hello_decode(cut.data(), i, &g, nullptr)) << i;
         EXPECT_EQ(-ENOSPC, pvn_hello_encode(b + 256, i, &h));
     }
-    // A later version appends; this one skips it.
+    // A later version may append fields. This one skips them.
     EXPECT_EQ(0, pvn_hello_decode(b, n + 20, &g, nullptr));
 }
 
@@ -341,7 +344,7 @@ TEST(Hello, NamesAreCutAndCleaned)
 {
     uint8_t b[512];
     pvn_hello h = sample_hello(), g;
-    memset(h.host, 'x', sizeof(h.host)); // no terminating zero
+    memset(h.host, 'x', sizeof(h.host)); // no terminator
     strcpy(h.device, "a\x1b[31m\nb");
     int n = pvn_hello_encode(b, sizeof(b), &h);
     ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
@@ -521,13 +524,13 @@ TEST(Hello, OtherAddressesGoRoundInAHello)
     EXPECT_EQ(0, memcmp(h.other, g.other, sizeof(h.other)));
     for (int i = none; i < n; i++)
         EXPECT_EQ(-EPROTO, pvn_hello_decode(b, i, &g, nullptr)) << i;
-    // More of them than this build takes: a later one may.
+    // A later version may send more of them than this build accepts.
     b[none - 1] = PVN_OTHER_ADDRS + 1;
     memcpy(b + n, b + none, 19);
     ASSERT_EQ(0, pvn_hello_decode(b, n + 19, &g, nullptr));
     EXPECT_EQ(int{PVN_OTHER_ADDRS}, g.nothers);
     b[none - 1] = PVN_OTHER_ADDRS;
-    b[none] = 5; // an address family that is not known
+    b[none] = 5; // an unknown address family
     EXPECT_EQ(-EPROTO, pvn_hello_decode(b, n, &g, nullptr));
     b[none] = 4;
     b[none + 1] = b[none + 2] = 0; // port 0
@@ -557,7 +560,8 @@ Bytes written(const pvn_handle &h)
     return b;
 }
 
-// Decodes v, encodes what that gave, and decodes it again: both times it is the same. False: v is refused.
+// Decodes v, encodes the result, and decodes that again: both results are equal. False: v was
+// refused.
 template <typename T>
 bool reads_back(const Bytes &v, int (*decode)(const uint8_t *, size_t, T *, pvn_err *))
 {
@@ -570,7 +574,7 @@ bool reads_back(const Bytes &v, int (*decode)(const uint8_t *, size_t, T *, pvn_
     return true;
 }
 
-// Decoders get whole bodies of which some bytes are changed, and some are cut.
+// Decoders get whole bodies. Some have changed bytes, and some are cut.
 TEST(Bodies, WhatIsTakenOfDamagedBytesReadsBack)
 {
     std::mt19937 rng(20260101);
