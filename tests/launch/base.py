@@ -12,7 +12,7 @@ import sys
 
 INFO = "/var/lib/dpkg/info"
 SKIP = re.compile(r"/usr/share/(doc|man|locale|info|lintian|bug)(/|$)")
-# Links and lists that the packages' set-up scripts have made; the packages do not list them.
+# Links and lists that the packages' set-up scripts make. The packages do not list them.
 MADE = """/etc/passwd /etc/group /etc/shadow /etc/gshadow /etc/nsswitch.conf /etc/ld.so.conf /etc/ld.so.cache /etc/debian_version
  /etc/alternatives/awk /usr/bin/awk /etc/alternatives/which /usr/bin/which /bin /sbin /lib /lib64""".split()
 

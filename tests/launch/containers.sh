@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Real containers: podman from Debian builds the image of plugin/packaging/container by the line that the page prints, over a base
-# made of this machine's own packages; two containers, each with a network of its own, are two hosts; then each restriction that
-# clusters put on a container by itself, and what it takes away as pvn-perf and pvn-topo say it. Nothing comes from a registry.
+# Real containers under launch lines of the pages. podman from Debian builds the image of plugin/packaging/container
+# by the command that the page prints, over a base made of this machine's own packages. Two containers, each with a
+# network of its own, act as two hosts. Then each restriction that clusters put on a container is tried by itself,
+# with the losses that pvn-perf and pvn-topo report. Nothing comes from a registry.
 # run-all limit: 600
 set -u
 launch_folder=launchers-containers
@@ -12,7 +13,8 @@ launch_packages=(podman crun)
 . "$(dirname "$0")/lib.sh"
 needed=(ibverbs-providers libibverbs1 libnl-3-200 libnl-route-3-200 libpci3 pci.ids)
 
-# The base, and an archive of packages in it, from which the Dockerfile's apt-get takes those that the base lacks.
+# Fetches the base, and an archive of packages in it, from which the Dockerfile's apt-get takes those that the base
+# lacks.
 launch_fetch_more() {
     local base=$1/base deb
     python3 -B "$launch_here/base.py" "$base" && mkdir -p "$base/archive" "$1/image/partial" || return 1
@@ -29,7 +31,7 @@ launch_fetch_more() {
     ) >"$base/archive/Packages" || return 1
     rm -r "$1/image"
     echo 'deb [trusted=yes] file:///archive ./' >"$base/etc/apt/sources.list"
-    # launch_world sees by this that all of it was fetched, also where the machine has a podman of its own.
+    # launch_world finds by this file that everything was fetched, even if the machine has a podman of its own.
     printf '#!/bin/sh\n' >"$1/root/usr/bin/base-of-image"
     chmod 755 "$1/root/usr/bin/base-of-image"
 }
@@ -54,16 +56,16 @@ END
     echo '{"default": [{"type": "insecureAcceptAnything"}]}' >"$1/containers/policy.json"
 }
 
-# run_as for a command of the world itself
+# here COMMAND...: runs a command of the world itself, for run_as
 here() { timeout -k 5 "${launch_limit:-120}" "$@"; }
 
 launch_world podman crun conmon python3 base-of-image
 export BUILDAH_ISOLATION=chroot
 podman() { here podman "$@"; }
 
-# crun refuses a machine that has both kinds of control groups; no container here is in one.
+# crun refuses a machine with both kinds of control groups. No container here is in one.
 mount -t tmpfs none /run && mount -t sysfs none /sys && mount -t cgroup2 none /sys/fs/cgroup && mkdir /run/netns empty || exit 1
-# A release's tools have these libraries linked in, those of the build tree do not.
+# A release's tools have these libraries linked in. Those of the build tree do not.
 mkdir -p libraries/usr/lib
 ldd /usr/bin/pvn-perf /usr/bin/pvn-topo | awk '$2 == "=>" && $1 !~ /^lib(c|m|dl|rt|pthread)\.so/ { print $3 }' | sort -u | xargs cp -Lt libraries/usr/lib
 mapfile -t linked < <(cd libraries && ls -d usr/lib/*)
@@ -71,7 +73,7 @@ tar -c -C "$launch_cache/base" . -C /mnt/libraries "${linked[@]}" | podman impor
     podman run --rm --network none docker.io/library/debian:12-slim true >>"$out" 2>&1 ||
     launch_skip "podman runs no container here: $(tail -n 1 "$out")"
 
-# A folder of a release, as far as the Dockerfile needs it.
+# The files of a release's folder that the Dockerfile needs
 page=$PVN_SRCDIR/plugin/packaging
 version=$(sed -n 's/^ARG VERSION=//p' "$page/container/Dockerfile")
 release=nccl-net-pvrdma-$version-linux-x86_64
@@ -91,7 +93,7 @@ done < <(sed -n 's/^    \(docker build .*\)/\1/p' "$page/README.md")
 [[ $lines = 1 ]]
 holds "the page has one line that builds the image" $?
 
-# Two networks with a link between them: a container in each is a host.
+# Makes two networks with a link between them. A container in each acts as a host.
 join() {
     ip netns add net1 && ip netns add net2 && ip link add eth0 netns net1 type veth peer name eth0 netns net2 || return 1
     for n in 1 2; do
@@ -106,7 +108,7 @@ join() {
 join >"$out" 2>&1
 holds "a link between two networks" $?
 
-# in_box N OPTIONS... -- COMMAND...: runs it in a container in network N
+# in_box N OPTIONS... -- COMMAND...: runs COMMAND in a container in network N
 in_box() {
     local n=$1 opts=()
     shift
@@ -118,7 +120,8 @@ in_box() {
     podman run --rm --network "ns:/run/netns/net$n" --hostname "host$n" "${opts[@]}" "$image" "$@"
 }
 
-# ring OPTIONS...: a ring between two containers, of which rank 0's has these options; 0 if both ranks end well
+# ring OPTIONS...: runs a ring between two containers, with these options for rank 0's. Returns 0 if both ranks end
+# well.
 ring() {
     local rank1 rc ranks=(-e WORLD_SIZE=2 -e MASTER_ADDR=10.88.0.1) ring=(pvn-perf ring --sizes 1M --iters 2 --check --boot-timeout 60)
     in_box 2 "${ranks[@]}" -e RANK=1 -- "${ring[@]}" >rank1.out 2>&1 &
@@ -130,7 +133,8 @@ ring() {
     return $rc
 }
 
-# restricted NAME PATTERN OPTIONS...: a ring goes on with these options of podman; what rank 0 says of it
+# restricted NAME PATTERN OPTIONS...: expects a ring to work with these options of podman, and rank 0 to print
+# PATTERN
 restricted() {
     local name=$1 pattern=$2
     shift 2
@@ -156,7 +160,7 @@ restricted "64 KiB of locked memory" "$kept" "${few[@]}"
 run_as ok "64 KiB of locked memory: check" 60 in_box 1 "${few[@]}" -- pvn-topo --all check
 says "64 KiB of locked memory: check says so" '^OK +memlock +process: limited to 64 KiB'
 
-# The default seccomp profile forbids io_uring, by which pvn-perf pins memory where there is no GPU.
+# The default seccomp profile forbids io_uring, by which pvn-perf pins memory if there is no GPU.
 run_as ok "no container" 60 here pvn-perf ring --ranks 2 --sizes 1M --iters 2
 if grep -q io_uring_setup "$out"; then
     echo "# io_uring is not to be had outside of a container either"
@@ -169,7 +173,7 @@ else
     holds "no seccomp profile: io_uring is to be had" $?
 fi
 
-# All restrictions of a DaemonSet's container together; the image's own command keeps its file of readiness there.
+# All restrictions of a DaemonSet's container are combined. The image's own command keeps its readiness file there.
 daemon=(--read-only --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --tmpfs /status -e TMPDIR=/status)
 restricted "all restrictions of the DaemonSet" "$kept" "${daemon[@]}"
 run_as ok "check.sh with all restrictions of the DaemonSet" 60 in_box 1 "${daemon[@]}" -- sh -c '
@@ -183,7 +187,7 @@ run_as ok "install.sh" 60 in_box 1 --read-only -v /mnt/lib:/host/lib -- \
 cmp -s lib/libnccl-net-pvrdma.so /usr/lib/libnccl-net-pvrdma.so
 holds "install.sh puts the library on the node" $?
 
-# A rank whose host is ended: the other one says so and ends.
+# The container of a rank ends. The other rank reports it and ends.
 in_box 2 -e WORLD_SIZE=2 -e MASTER_ADDR=10.88.0.1 -e RANK=1 --name gone -- pvn-perf ring --time 100 --sizes 1M >rank1.out 2>&1 &
 (
     for ((i = 0; i < 300; i++)); do

@@ -1,21 +1,23 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Shared by the tests of launchers; sourced, not run. A world of its own (mount, network, process, host name and IPC
-# namespaces) in which further ones act as hosts: each has a name, an address, processes, /run, /tmp and /dev/shm that the others
-# do not see, and the tools of the build tree as if they were installed. Debian's packages are those of the machine; what is not
-# installed is fetched by apt and unpacked below the build directory, once (17 MB to fetch, 78 MB unpacked, 7 s), and laid
-# over /usr in that world alone: nothing is installed, no daemon of the machine starts, now or at the next boot.
+# Shared by the tests of launchers; sourced, not run. It makes a world of its own: mount, network, process, host name
+# and IPC namespaces. Further namespaces in it act as hosts. Each host has a name, an address, processes, and a /run,
+# /tmp and /dev/shm that the others do not see. It has the tools of the build tree as if they were installed.
+# Debian's packages are those of the machine. Missing ones are fetched by apt once, and unpacked below the build
+# directory (17 MB to fetch, 78 MB unpacked, 7 s). They are laid over /usr in that world alone. So nothing is
+# installed, and no daemon of the machine starts, now or at the next boot.
 #
-#   launch_world PROGRAM...  goes on inside of such a world if these programs can be had there; ends the script with a skip
-#                            otherwise. Outside, it waits, says whether anything was left behind, and ends the script
-#   launch_host N            starts host N: node01 and so on, 10.88.0.N; the first two are host0, node0, vm0 and so on as well
-#   on N COMMAND..., by_user N COMMAND...   runs it on host N, as root or as somebody else
-#   launch_lines WORD        the lines of the pages that begin with WORD: PLACE, tab, line
-#   run_as ok|fails NAME SECONDS on|by_user N COMMAND...   ok, or not ok with what was printed, which is in $out
+#   launch_world PROGRAM...  goes on inside such a world if these programs can be had there, or ends the script with a skip.
+#                            Outside, it waits, reports anything that was left behind, and ends the script
+#   launch_host N            starts host N: node01 and so on, 10.88.0.N. The first two are also called host0, node0, vm0 and so on
+#   on N COMMAND...          runs COMMAND on host N as root
+#   by_user N COMMAND...     runs COMMAND on host N as a user without privileges
+#   launch_lines WORD        prints the lines of the pages that begin with WORD: PLACE, tab, line
+#   run_as ok|fails NAME SECONDS on|by_user N COMMAND...   prints ok, or not ok with the command's output, which is in $out
 #   data_flow N              true if a rank on host N sends
-#   says NAME PATTERN...     ok if $out has a line for each extended regular expression
-#   holds NAME STATUS        ok if the status is 0, else not ok with $out
+#   says NAME PATTERN...     prints ok if $out has a line for each extended regular expression
+#   holds NAME STATUS        prints ok if the status is 0, otherwise not ok with $out
 
 launch_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$launch_here/../.." && pwd)}
@@ -41,7 +43,7 @@ launch_left() {
     return 0
 }
 
-# The packages, unpacked: those that this machine lacks, with what they need.
+# Fetches and unpacks the packages that this machine lacks, with their dependencies.
 launch_fetch() {
     local new=$launch_cache.new deb
     [[ ! -e $launch_cache/complete ]] || return 0
@@ -60,7 +62,7 @@ launch_fetch() {
     mv "$new" "$launch_cache"
 }
 
-# A script fetches more of its own here, into the folder that is named.
+# launch_fetch_more FOLDER: a script that needs more files redefines this to fetch them into FOLDER.
 launch_fetch_more() { :; }
 
 launch_outside() {
@@ -77,7 +79,7 @@ launch_outside() {
         [[ -x $launch_cache/root/usr/bin/$program || -x $launch_cache/root/usr/sbin/$program ]] || command -v "$program" >/dev/null ||
             { rmdir "$PVN_LAUNCH_WORK"; launch_skip "no $program, and apt-get does not have it: $(grep -m 1 -E '^E:' "$launch_cache.log")"; }
     done
-    # All that runs in there ends with its first process, which ends with this one.
+    # All processes in the world end with its first process, which ends with this one.
     trap 'kill -9 "$launch_world" 2>/dev/null; wait; rm -rf "$PVN_LAUNCH_WORK"' EXIT
     trap 'exit 143' TERM INT HUP
     PVN_LAUNCH_WORK=$PVN_LAUNCH_WORK unshare --mount --net --pid --uts --ipc --fork --kill-child --mount-proc --propagation private \
@@ -93,12 +95,12 @@ launch_outside() {
     exit $rc
 }
 
-# The first mounts of the world: Debian's programs and ours in /usr, users and hosts in /etc.
+# Makes the first mounts of the world: Debian's programs and ours in /usr, users and hosts in /etc.
 launch_inside() {
     local over=$PVN_LAUNCH_WORK n user multiarch
     multiarch=$(basename "$(dirname "$(find "$launch_cache/root/usr/lib" /usr/lib -maxdepth 2 -name libpmix.so.2 | head -n 1)")")
     mkdir -p "$over"/{usr/bin,usr/sbin,"usr/lib/$multiarch/pmix2/lib",etc/slurm,etc/munge,etc/ssh}
-    # Ours as an installation has them; a core dump of a rank that is killed is of no use.
+    # Ours are placed as an installation places them. Core dumps of killed ranks are of no use.
     install -t "$over/usr/bin" "$PVN_BUILDDIR/pvn-perf" "$PVN_BUILDDIR/topo/pvn-topo" || return 1
     install -t "$over/usr/lib" "$PVN_BUILDDIR/.libs/libnccl-net-pvrdma.so" || return 1
     ulimit -c 0
@@ -118,9 +120,10 @@ launch_inside() {
     chmod 700 "$over/etc/munge"
     dd if=/dev/urandom of="$over/etc/munge/munge.key" bs=128 count=1 status=none
     chmod 400 "$over/etc/munge/munge.key"
-    # The files go in before the layers are joined: what changes a lower layer later is not defined.
+    # The files are written before the layers are joined, because later changes of a lower layer are undefined.
     launch_etc "$over/etc"
-    # Links that the packages' set-up scripts would make, and libpmix.so, which Debian's Slurm looks for and only libpmix-dev has.
+    # Links that the packages' set-up scripts would make, and libpmix.so, which Debian's Slurm loads but only
+    # libpmix-dev has
     ln -s slurmstepd-wlm "$over/usr/sbin/slurmstepd"
     ln -s libpmix.so.2 "$over/usr/lib/$multiarch/pmix2/lib/libpmix.so"
     mount -t overlay none -o "lowerdir=$over/usr:$launch_cache/root/usr:/usr" /usr &&
@@ -134,7 +137,7 @@ launch_inside() {
     ip link add br0 type bridge stp_state 0 forward_delay 0 && ip link set br0 up
 }
 
-# A script adds its own files here.
+# launch_etc FOLDER: a script redefines this to add its own files to /etc.
 launch_etc() { :; }
 
 launch_world() {
@@ -142,7 +145,7 @@ launch_world() {
         trap - EXIT
         launch_outside "$@"
     fi
-    # Nothing of this machine's user: what a rank sees is what the launcher gives it.
+    # No variable of this machine's user remains, so a rank has only those that the launcher gives it.
     local name
     for name in $(compgen -e); do
         case $name in
@@ -161,7 +164,7 @@ launch_world() {
     cd /mnt || exit 1
 }
 
-# The first process of a host; it takes over whatever loses its parent. /mnt is what all hosts share.
+# The first process of a host adopts orphans. All hosts share /mnt.
 launch_init='
     mount -t tmpfs none /run && mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && mount -t sysfs none /sys && mkdir -p /run/sshd /run/munge || exit 1
     for dir in /var/lib /var/log /var/spool; do mount -t tmpfs none "$dir" || exit 1; done
@@ -190,14 +193,14 @@ on() {
     timeout -k 5 "${launch_limit:-600}" nsenter -t "$pid" --net --uts --mount --ipc --pid -- sh -c 'cd /mnt && exec "$@"' sh "$@"
 }
 
-# Runs it as somebody without privileges, who is known on every host.
+# Runs a command as a user without privileges, who is known on every host.
 by_user() {
     local host=$1
     shift
     on "$host" env HOME=/mnt USER=trainer LOGNAME=trainer setpriv --reuid 65499 --regid 65534 --clear-groups --inh-caps=-all -- "$@"
 }
 
-# The machine of a host is gone: no process of it and no link any more.
+# Ends a host as if its machine were gone: no process and no link is left.
 launch_kill() {
     ip link set "v$1" down
     kill -9 "${launch_pid[$1]}"

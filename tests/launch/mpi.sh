@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The launch lines of the pages under Debian's Open MPI and MPICH, over ssh between hosts that are namespaces (lib.sh), and
-# pvn-topo --hosts over the same ssh.
+# The launch lines of the pages under Debian's Open MPI and MPICH, over ssh between hosts that are namespaces
+# (lib.sh). pvn-topo --hosts runs over the same ssh.
 # run-all limit: 600
 set -u
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -35,7 +35,7 @@ start_hosts() {
     for ((n = 1; n <= hosts; n++)); do
         launch_host $n && on $n /usr/sbin/sshd || return 1
     done
-    # Debian's alternatives give mpirun to one of them; here each has a directory that begins PATH.
+    # Debian's alternatives give mpirun to one of the two. Here each has a directory at the front of PATH.
     mkdir openmpi mpich
     printf '#!/bin/sh\nexec mpirun.openmpi "$@"\n' >openmpi/mpirun
     printf '#!/bin/sh\nexec mpiexec.hydra "$@"\n' >mpich/mpirun
@@ -49,16 +49,16 @@ rc=$?
 holds "sshd runs on $hosts hosts" $rc
 [[ $rc = 0 ]] || exit 1
 
-# with MPI COMMAND-LINE: a line that mpirun begins
+# with MPI COMMAND-LINE: runs a command line that begins with mpirun
 with() {
     by_user 1 env PATH="/mnt/$1:$PATH" NCCL_NET=pvrdma LD_LIBRARY_PATH=/usr/local/lib sh -c "$2"
 }
 seen=0
 while IFS=$'\t' read -r place line; do
-    # The program and the eight ranks on each host are the reader's.
+    # Lines with the reader's own program or eight ranks per host cannot run here.
     [[ $line != *train.py* ]] || continue
     seen=$((seen + 1))
-    # Less to measure, as tests/docs/pages.py has it.
+    # A smaller model is measured, as in tests/docs/pages.py.
     short=${line/bert-large/resnet50}
     [[ $line = *--preset* || $line != *pvn-perf* ]] || short+=' --iters 1 --warmup 0'
     case $line in
@@ -69,7 +69,7 @@ while IFS=$'\t' read -r place line; do
     esac
     run_as ok "$place by openmpi: $line" 90 with openmpi "$short"
     says "$place by openmpi: what it prints" "$want"
-    # MPICH has another word for the list of hosts, and does not say where rank 0 is.
+    # MPICH has another option for the list of hosts, and does not set rank 0's host.
     [[ $line != *pvn-perf* ]] || short+=' --master host0'
     run_as ok "$place by mpich: $line" 90 with mpich "${short/ -H / -hosts }"
     says "$place by mpich: what it prints" "$want"
@@ -77,7 +77,7 @@ done < <(launch_lines mpirun)
 ((seen >= 5))
 holds "the pages have launch lines for mpirun: $seen" $?
 
-# Variables that reach the ranks: all of them by MPICH; those of -x by Open MPI, as the pages say.
+# MPICH passes all variables to the ranks. Open MPI passes those of -x, as the pages say.
 show="sh -c 'echo \$(hostname) \$NCCL_NET'"
 run_as ok "variables by MPICH" 30 with mpich "mpirun -n 2 -hosts host0,host1 $show"
 says "MPICH passes the environment on" '^node01 pvrdma$' '^node02 pvrdma$'
@@ -86,7 +86,7 @@ says "Open MPI passes nothing on to another host" '^node01 pvrdma$' '^node02$'
 run_as ok "variables by Open MPI with -x" 30 with openmpi "mpirun -n 2 -H host0,host1 -x NCCL_NET $show"
 says "Open MPI passes on what -x names" '^node01 pvrdma$' '^node02 pvrdma$'
 
-# Ranks that come late or with other options; a rank that is killed.
+# Ranks come late, have other options, or are killed.
 for mpi in openmpi mpich; do
     list=-H master=
     [[ $mpi = openmpi ]] || list=-hosts master='--master host0'
@@ -103,7 +103,7 @@ for mpi in openmpi mpich; do
         data_flow 2 && break
         sleep 0.1
     done
-    # The copies of stat look through both hosts while it runs.
+    # The copies of stat read both hosts while the job runs.
     run_as ok "pvn-topo stat by $mpi" 30 with $mpi "${master:+MASTER_ADDR=host0 }mpirun -n 2 $list host0,host1 pvn-topo stat"
     says "pvn-topo stat by $mpi: both ranks" '2 processes on 2 hosts' 'rank 0, pvn-perf .* on node01: alive' 'rank 1, pvn-perf .* on node02: alive'
     if [[ $mpi = openmpi ]]; then
@@ -116,7 +116,7 @@ for mpi in openmpi mpich; do
     cp killed "$out"
     [[ $rc != 0 && $rc != 124 ]]
     holds "a rank that is killed ends the job, $mpi" $?
-    # The statistics that it leaves are no part of the next job.
+    # The statistics that it leaves must not count in the next job.
     for n in 1 2; do
         by_user $n pvn-topo --clean stat >/dev/null 2>&1
     done
@@ -125,7 +125,7 @@ done
 run_as fails "mpirun of MPICH without --master" 30 with mpich "mpirun -n 2 -hosts host0,host1 pvn-perf ring --sizes 1M"
 says "MPICH without --master: what to add" 'PMI does not give the host of rank 0 of 2.*: add --master node01, or set MASTER_ADDR=node01 for all ranks'
 
-# Hosts that differ.
+# The hosts have different settings.
 on 2 ip link set eth0 mtu 1400
 while IFS=$'\t' read -r place line; do
     case $line in *--hosts\ *node*check* | *check\ --hosts*) ;; *) continue ;; esac

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The launch lines of the pages under Debian's Slurm: munge, slurmctld and slurmd on hosts that are namespaces (lib.sh). Then what
-# happens to a job: PMIx and none, limits passed on or not, ranks that come late, never or with other options, a step that
-# hangs, is cancelled or loses its node.
+# The launch lines of the pages under Debian's Slurm: munge, slurmctld and slurmd run on hosts that are namespaces
+# (lib.sh). Then jobs run with PMIx and without, with limits passed on or not, with ranks that come late, never or
+# with other options, and as a step that hangs, is cancelled or loses its node.
 # run-all limit: 600
 set -u
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -33,7 +33,7 @@ NodeName=node[01-04] CPUs=64 Sockets=1 CoresPerSocket=64 ThreadsPerCore=1
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=NO
 END
     echo 'Name=gpu File=/dev/shm/gpu[0-7]' >"$1/slurm/gres.conf"
-    # Nothing here uses it, and the machine's own is none of this test's business.
+    # No test uses it, and the machine's own file must not count.
     echo 'CgroupPlugin=cgroup/v1' >"$1/slurm/cgroup.conf"
 }
 
@@ -55,7 +55,7 @@ start_slurm() {
     on 1 cat /var/log/slurmctld.log
     return 1
 }
-# True when no process of this name is left on any host, after a minute or so at most.
+# True if no process of this name is left on any host, after a minute or so at most.
 all_end() {
     local i n
     for ((i = 0; i < 600; i++)); do
@@ -81,7 +81,7 @@ rc=$?
 holds "munge, slurmctld and slurmd start on $hosts hosts" $rc
 [[ $rc = 0 ]] || exit 1
 
-# The lines as they are printed, but for a cluster of 16 hosts, which has as many as there are here.
+# The lines run as they are printed, but lines for a cluster of 16 hosts run on the hosts that exist here.
 seen=0
 while IFS=$'\t' read -r place line; do
     seen=$((seen + 1))
@@ -103,7 +103,7 @@ done < <(launch_lines srun)
 ((seen >= 6))
 holds "the pages have launch lines for srun: $seen" $?
 
-# The batch script as it is printed, with what stands in for torchrun, which is not here.
+# The batch script runs as it is printed, with a stand-in for torchrun, which is not here.
 mkdir bin
 cat >bin/torchrun <<'END'
 #!/bin/sh
@@ -124,7 +124,7 @@ for pmi in none pmi2 pmix; do
     says "6 ranks on 2 nodes, --mpi=$pmi: all meet" '^  rank 5 +on node02: ' '^all data verified$'
 done
 
-# Limits of the shell that submits are those of the ranks, too, but with --propagate=NONE.
+# The limits of the submitting shell apply to the ranks, too, except with --propagate=NONE.
 run_as ok "srun passes ulimit -l on" 30 by_user 1 bash -c "ulimit -l 64; srun -N 2 bash -c 'ulimit -l'"
 [[ $(sort -u "$out") = 64 ]]
 holds "srun passes ulimit -l on to each rank" $?
@@ -136,7 +136,8 @@ says "pvn-topo check names each host and its limit" '^host node01 ' '^host node0
 run_as ok "a ring with a small ulimit -l" 60 by_user 1 bash -c "ulimit -l 64; srun -N 2 $ring"
 says "a ring with a small ulimit -l goes on" '^all data verified$'
 
-# Ranks that come late, never, or with other options. Where a node is named, the job waits for it: Slurm takes others while it still ends the step before.
+# Ranks come late, never, or with other options. If a job names a node, it waits for that node. Otherwise Slurm takes
+# other nodes while it still ends the step before.
 run_as ok "a rank that starts 5 s after the other" 60 by_user 1 srun -N 2 sh -c "sleep \$((SLURM_PROCID * 5)); exec $ring"
 says "a rank that starts 5 s after the other: they meet" '^all data verified$'
 run_as fails "a rank that never comes" 60 by_user 1 srun -w node01,node02 -N 2 sh -c \
@@ -146,7 +147,7 @@ run_as fails "a rank with other options ends the job, long before --boot-timeout
     'exec pvn-perf ring --boot-timeout 600 --sizes $((SLURM_PROCID + 1))M'
 says "a rank with other options is named with its host" 'rank 1 on node02 \(10.88.0.2\) was refused: it has other options than rank 0'
 
-# A job that hangs, seen as the pages say; then its step is cancelled.
+# A job hangs and is examined as the pages say. Then its step is cancelled.
 long="pvn-perf ring --time 100 --sizes 1M --check"
 run_as ok "sbatch" 30 by_user 1 sbatch --parsable -N 2 --ntasks-per-node 1 -o long.out --wrap "srun $long"
 job=$(<"$out")
@@ -169,7 +170,7 @@ holds "scancel leaves no rank on any node" $?
 run_as ok "the nodes are free again" 60 by_user 1 srun -N 2 -w 'node[01-02]' $ring
 rm long.out
 
-# A job that is cancelled as a whole: its ranks get SIGTERM first, and say so.
+# A whole job is cancelled. Its ranks get SIGTERM first, and report that.
 run_as ok "sbatch" 30 by_user 1 sbatch --parsable -N 2 --ntasks-per-node 1 -o long.out --wrap "srun $long"
 job=$(<"$out")
 waits 1
@@ -179,7 +180,7 @@ holds "scancel of a job leaves no rank on any node" $?
 cat long.out >>"$out"
 says "scancel of a job: what was measured until then is said to count" 'INTERRUPTED: what was measured until then counts'
 
-# A node that dies in mid-run: not a word comes from it.
+# A node dies in mid-run and sends nothing more.
 by_user 1 env NCCL_PVRDMA_TCP_USER_TIMEOUT=3s timeout 90 srun -K -w 'node[02-04]' --ntasks-per-node 1 $long >died.out 2>&1 &
 srun=$!
 waits 2
@@ -191,7 +192,8 @@ all_end pvn-perf
 rc=$?
 cat died.out >>"$out"
 holds "a node that dies ends the ranks of the others ($(((${EPOCHREALTIME/./} - ${start/./}) / 1000)) ms)" $rc
-# Whichever limit comes first: the plugin's names the host, that of the meeting and that of the ring the rank.
+# Any of three limits may come first. The plugin's names the host. The other two, of the meeting and of the ring,
+# name the rank.
 says "a node that dies is named by the others" \
     'peer node03 pid [0-9]+ at 10\.88\.0\.3:|rank 1 did not answer for|waits for .* rank \(1( or [0-9])?\)'
 kill $srun 2>/dev/null

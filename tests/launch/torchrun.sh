@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The launch lines of the pages under PyTorch's torchrun, where python3 has it, between two namespaces that act as hosts: the line of
-# pvn-perf(1) as it is printed, a ring of two ranks on each host with every sum verified, and a c10d job over gloo whose
-# ranks have the variables and load the plugin.
+# The launch lines of the pages under PyTorch's torchrun, if python3 has it, between two namespaces that act as
+# hosts. The line of pvn-perf(1) runs as it is printed: a ring of two ranks on each host, with every sum verified.
+# Then a c10d job over gloo checks that its ranks have the variables and load the plugin.
 # run-all limit: 400
 set -u
 build=$PVN_BUILDDIR src=$PVN_SRCDIR
@@ -33,12 +33,12 @@ for n in 0 1; do
     ip -n "${ns[n]}" addr add 10.99.0.$((n + 1))/24 dev eth0 && ip -n "${ns[n]}" link set eth0 up || exit 1
 done
 
-# on N LINE: on host N, into out.N
+# on N LINE: runs LINE on host N with its output in out.N
 on() {
     ip netns exec "${ns[$1]}" unshare --mount --uts bash -c 'hostname "host$1" && mount --bind "$2/hosts" /etc/hosts && eval "$3"' - "$1" "$work" "$2" \
         >"$work/out.$1" 2>&1
 }
-# job NAME LINE: the line on both hosts, as a reader types it, one a little later
+# job NAME LINE: runs LINE on both hosts as a reader types it, on one a little later
 job() {
     local rc
     { sleep 1; on 1 "$2"; } &
@@ -49,7 +49,7 @@ job() {
     echo "not ok launchers, torchrun: $1: status $rc"
     tail -n 20 "$work/out.0" "$work/out.1" | sed 's/^/  /'
 }
-# says NAME COUNT PATTERN: in so many lines of both hosts
+# says NAME COUNT PATTERN: expects PATTERN in COUNT lines of both hosts
 says() {
     local n
     n=$(cat "$work/out.0" "$work/out.1" | grep -cE "$3")
