@@ -13,7 +13,7 @@ import time
 
 import ranks
 
-# BERT-Large at this rate leaves its minimum when its first gradients, whose norm is 40, are applied as they are.
+# BERT-Large at this rate leaves its minimum if its first gradients, whose norm is 40, are applied unclipped.
 LARGEST_NORM = 1.0
 
 
@@ -146,7 +146,7 @@ def judge(args, results):
     worst = max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(losses, first["expected"]))
     if not worst <= args.tolerance:
         complaints.append(f"losses differ from the unsharded run's by {worst:.3g} (allowed {args.tolerance:.3g})")
-    # Steps take two batches in turn: the first one's latest loss is among the last two.
+    # Steps alternate between two batches. So the latest loss of the first batch is among the last two.
     if not all(map(math.isfinite, losses)):
         complaints.append("a loss is not a number")
     elif not min(losses[-2:]) < losses[0]:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/gpu/: what a machine with a GPU runs (run, bundle and what they call), and the unit tests of the GPU
-# memory code, which need none: they load the libcuda.so.1 double of tests/support.
+# tests/gpu/: the programs that a machine with a GPU runs (run, bundle and what they call), and the unit tests of the
+# code for GPU memory. The unit tests need no GPU, because they load the double of libcuda.so.1 in tests/support.
 
-# The soname is the real library's, so that the double can be found as the real one is. The second and third
-# leave out entry points: those that an old driver lacks, and one that every driver has.
+# The double has the soname of the real library, so that it can be found as that is. The second and third double lack
+# entry points: those that an old driver lacks, and one that every driver has.
 FAKECUDA_LDFLAGS = $(AM_LDFLAGS) -shared -rpath /nowhere -version-info 1:0:0
 check_LTLIBRARIES += tests/support/libcuda.la tests/support/libcuda-old.la tests/support/libcuda-broken.la
 tests_support_libcuda_la_SOURCES = tests/support/fakecuda.c tests/support/fakecuda_ctl.c \
@@ -18,7 +18,7 @@ tests_support_libcuda_broken_la_SOURCES = $(tests_support_libcuda_la_SOURCES)
 tests_support_libcuda_broken_la_CPPFLAGS = $(tests_support_libcuda_la_CPPFLAGS) -DFAKECUDA_BROKEN
 tests_support_libcuda_broken_la_LDFLAGS = $(FAKECUDA_LDFLAGS)
 
-# NCCL's calls on top of that, between processes, so that nccl_check itself can be tested.
+# A double of NCCL's calls between processes, on top of the driver's double, to test nccl_check itself
 check_LTLIBRARIES += tests/support/libfakenccl.la
 tests_support_libfakenccl_la_SOURCES = tests/support/fakenccl.c tests/support/fakenccl_net.c \
     tests/support/fakenccl.h
@@ -67,13 +67,13 @@ tests_gpu_nccl_check_SOURCES = tests/gpu/nccl_check.c tests/gpu/nccl_modes.c tes
     tests/gpu/nccl_rank.h tests/gpu/nccl_api.h
 tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 
-# The bare machine has no sanitizer's library.
-# tests/gpu/run is a script; the plugin's paths of GPU memory have tests of their own under AddressSanitizer
-# (test_gpumem, test_cuda_shim, test_rdma_gpu, test_plugin_gpu, test_plugin_gpu_tcp), and nccl_check that below.
+# The bare machine has no sanitizer library. tests/gpu/run is a script. The plugin's code for GPU memory has tests of
+# its own under AddressSanitizer (test_gpumem, test_cuda_shim, test_rdma_gpu, test_plugin_gpu, test_plugin_gpu_tcp),
+# and so has nccl_check below.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/gpu/rehearsal.sh tests/gpu/test_run.sh
 endif
-# ThreadSanitizer has nothing to say of single-threaded programs.
+# ThreadSanitizer finds nothing in single-threaded programs.
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh
 endif

@@ -41,7 +41,7 @@ static const char usage[] = "usage: lost_lane --plugin LIB [options]\n"
 
 static const char *const names[LL_TIMES] = {"awake", "receiver-sleeps", "sender-sleeps"};
 
-/* The sender's byte at this offset of a buffer. */
+/* Returns the sender's byte at this offset of a buffer. */
 static unsigned char pattern(enum ll_time time, int buffer, size_t at)
 {
     return (unsigned char)((at * 2654435761u >> 11) + (size_t)buffer * 77 + (size_t)time * 31 + 1);
@@ -99,7 +99,7 @@ static bool prepare(struct ll_rank *r, enum ll_time time)
     return true;
 }
 
-/* Compares all of the receiver's buffers: messages, and what lies between them. */
+/* Compares all of the receiver's buffers: messages, and the bytes between them. */
 static bool compare(struct ll_rank *r, enum ll_time time)
 {
     unsigned char *want = r->host + LL_BYTES;
@@ -121,7 +121,7 @@ static bool compare(struct ll_rank *r, enum ll_time time)
     return true;
 }
 
-/* The failover of this time, as the log and the adapter saw it. */
+/* Judges the failover of this time by the log and by the adapter's counters. */
 static bool judge(struct ll_rank *r, enum ll_time time, const struct ll_seen *before)
 {
     struct ll_seen now = ll_seen(r);
@@ -133,7 +133,7 @@ static bool judge(struct ll_rank *r, enum ll_time time, const struct ll_seen *be
     if (now.elsewhere != before->elsewhere)
         return ll_fail(r, "%s: the failover ended elsewhere than on RDMA: %s", names[time],
                        now.lanes);
-    /* GPU memory is registered with the new lanes from descriptors that the plugin has exported. */
+    /* The new lanes register GPU memory from descriptors that the plugin has exported. */
     if (r->by_dmabuf && now.dmabufs - before->dmabufs < LL_BUFFERS)
         return ll_fail(r, "%s: %d buffers were registered again by dma-buf, not %d", names[time],
                        (int)(now.dmabufs - before->dmabufs), LL_BUFFERS);
@@ -191,7 +191,7 @@ static int run_rank(const struct ll_options *o, struct ll_shared *shared, bool s
     return LL_OK;
 }
 
-/* Each rank is a host of its own to the software verbs, and has its own tree of them. */
+/* Makes each rank a host of its own to the software verbs, with a sysfs tree of its own. */
 static void show_software_verbs(int rank)
 {
     const char *dir = getenv("PVN_SOFTVERBS_DIR");
@@ -240,7 +240,7 @@ static int parse(struct ll_options *o, int argc, char **argv)
     return o->plugin && o->sleep_s > 0 && optind == argc ? 0 : -1;
 }
 
-/* The worst status; the rank that is left after a failure has two seconds. */
+/* Returns the worst status of the ranks. After a failure the other rank has two seconds. */
 static int wait_for(pid_t *pid)
 {
     int left = 2, worst = LL_OK;

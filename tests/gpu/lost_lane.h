@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The two ranks of lost_lane (lost_lane.c says what it is), and their calls of the plugin (lost_lane_net.c). */
+/* The two ranks of lost_lane (see lost_lane.c), and their calls of the plugin (lost_lane_net.c) */
 #ifndef PVN_TESTS_LOST_LANE_H
 #define PVN_TESTS_LOST_LANE_H
 
@@ -17,7 +17,8 @@ enum { LL_OK = 0, LL_FAILED = 1, LL_USAGE = 2, LL_SKIP = 77 };
 
 enum ll_time { LL_AWAKE, LL_RECEIVER_SLEEPS, LL_SENDER_SLEEPS, LL_TIMES };
 
-/* Messages take turns between the buffers. The queue pair is lost behind the first LL_BEFORE of them. */
+/* Messages alternate between the buffers. The queue pair is lost after the first LL_BEFORE
+ * messages. */
 enum { LL_BUFFERS = 2, LL_BYTES = 4 << 20, LL_MESSAGES = 24, LL_BEFORE = 8 };
 
 struct ll_message {
@@ -59,7 +60,7 @@ struct ll_rank {
     int64_t (*rule_fired)(const char *name);
 };
 
-/* Counts of this process so far. */
+/* Counters of this process */
 struct ll_seen {
     int again;     /* failovers that have ended */
     int elsewhere; /* those that ended on other lanes than RDMA's, and copies of GPU memory */
@@ -69,21 +70,23 @@ struct ll_seen {
     char after[32], lanes[256]; /* of the last one: its time, its lanes */
 };
 
-/* Message i, of all times. */
+/* Returns message i, which is the same in all times. */
 struct ll_message ll_message(int i);
-/* False, with a message on stderr; the other rank ends, too. */
+/* Reports an error on stderr and returns false. The other rank ends, too. */
 bool ll_fail(struct ll_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* False when the other rank has failed or the time is up, which is a failure. */
+/* False if the other rank has failed, or the time is up, which is a failure, too. */
 bool ll_goes_on(struct ll_rank *r, double until, const char *what);
 
-/* These return false behind ll_fail. open: loads the plugin, connects the ranks, registers the buffers. */
+/* These return false after ll_fail. ll_open loads the plugin, connects the ranks and registers
+ * the buffers. */
 bool ll_open(struct ll_rank *r);
 void ll_close(struct ll_rank *r);
-/* All messages of one time. */
+/* These move all messages of one time. */
 bool ll_send(struct ll_rank *r, enum ll_time time, double until);
 bool ll_receive(struct ll_rank *r, enum ll_time time, double until);
 struct ll_seen ll_seen(const struct ll_rank *r);
-/* Writes into this process's memory that its adapter held back by relaxed ordering. */
+/* Returns the number of writes into this process's memory that its adapter held back by relaxed
+ * ordering. */
 long long ll_relaxed(const struct ll_rank *r);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA driver's functions that lost_lane calls, in our own words. Facts of cuda.h 13.0; tests/unit/test_cuda_abi.cc
- * compares them with it where it is installed. */
+/* Our own declarations of the CUDA driver's functions that lost_lane calls. They are facts of
+ * cuda.h 13.0. tests/unit/test_cuda_abi.cc compares them with cuda.h if that is installed. */
 #ifndef PVN_TESTS_LOST_LANE_API_H
 #define PVN_TESTS_LOST_LANE_API_H
 

@@ -108,7 +108,7 @@ static void do_work(void *arg)
         w->cr = cu.export_fd(&w->fd, w->gpu, w->len, PVN_CU_RANGE_DMA_BUF_FD, 0);
         break;
     }
-    /* A copy or a fill may be over for the caller before it is for the GPU. */
+    /* A copy or a fill may be complete for the caller before it is for the GPU. */
     if (!w->cr)
         w->cr = cu.sync();
 }

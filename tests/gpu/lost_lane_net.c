@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-/* The sender's writes of at least LOST_MIN bytes may be lost, and in WINDOW messages in a row there is one. */
+/* Only writes of at least LOST_MIN bytes may be lost. Any WINDOW messages in a row have one. */
 enum { WINDOW = 4, LOST_MIN = 65536, SLOT = 320 << 10, SET_UP_S = 20 };
 
 struct ll_message ll_message(int i)
@@ -29,7 +29,7 @@ struct ll_message ll_message(int i)
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ll_seen logged;
 
-/* "... connected again after 0.012 s: rdma on mlx5_0, ..." */
+/* Parses "... connected again after 0.012 s: rdma on mlx5_0, ...". */
 static void note_failover(const char *text)
 {
     const char *after = strstr(text, "connected again after "), *lanes;
@@ -44,7 +44,7 @@ static void note_failover(const char *text)
              lanes ? lanes + 2 : "");
 }
 
-/* "... the new lanes do not take the memory that is registered: REASON; others are tried" */
+/* Parses "... the new lanes do not take the memory that is registered: REASON; others are tried". */
 static void note_refusal(const char *text)
 {
     static const char words[] = "do not take the memory that is registered: ";
@@ -92,7 +92,8 @@ long long ll_relaxed(const struct ll_rank *r)
 
 /* ---- set-up ---- */
 
-/* Descriptors of GPU memory in this process: dma-bufs, and what the double of CUDA has in their place. */
+/* Counts this process's descriptors of GPU memory: dma-bufs, or the files that the double of CUDA
+ * has instead. */
 static int open_dmabufs(void)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -109,7 +110,7 @@ static int open_dmabufs(void)
     return n;
 }
 
-/* As NCCL, whose descriptor of a buffer is closed when it is registered. */
+/* Registers a buffer as NCCL does, which closes its descriptor after the registration. */
 static bool register_buffer(struct ll_rank *r, struct ll_buffer *b)
 {
     void *data = (void *)(uintptr_t)b->at;
@@ -168,7 +169,8 @@ static bool connect_ranks(struct ll_rank *r)
     return true;
 }
 
-/* The functions that control the software verbs that the plugin has loaded. The rule counts alone. */
+/* Finds the functions that control the software verbs that the plugin has loaded. The rule only
+ * counts. */
 static bool find_software_verbs(struct ll_rank *r)
 {
     const char *path = getenv("NCCL_PVRDMA_VERBS_LIB");
@@ -253,7 +255,7 @@ static bool is_lost(const struct ll_rank *r, enum ll_time time)
     return r->rule_fired(name) > 0;
 }
 
-/* The queue pair of the next large write from now on breaks. */
+/* Breaks the queue pair of the next large write. */
 static bool lose_next(struct ll_rank *r, enum ll_time time)
 {
     char rule[128];
@@ -274,7 +276,7 @@ static bool post_send(struct ll_rank *r, struct traffic *t)
     return !rc || ll_fail(r, "isend: %s", pvn_netdrv_strerror(rc));
 }
 
-/* Tests the oldest request; *size, where it is done, what has come. */
+/* Tests the oldest request. If it is done, *size is the size of the message. */
 static bool test_oldest(struct ll_rank *r, const struct traffic *t, int *done, int *size)
 {
     *done = 0;
@@ -284,7 +286,7 @@ static bool test_oldest(struct ll_rank *r, const struct traffic *t, int *done, i
     return !rc || ll_fail(r, "test: %s", pvn_netdrv_strerror(rc));
 }
 
-/* True if the sender has to wait with its next message. */
+/* True if the sender must wait before its next message. */
 static bool holds(const struct ll_rank *r, enum ll_time time, const struct traffic *t, bool armed)
 {
     return t->posted == LL_MESSAGES || t->posted - t->done == WINDOW ||
@@ -293,7 +295,8 @@ static bool holds(const struct ll_rank *r, enum ll_time time, const struct traff
             is_lost(r, time));
 }
 
-/* True once the queue pair may be lost: behind the first messages, and when the rank that is to sleep does. */
+/* True once the queue pair may be lost: after the first messages, and, if the receiver should
+ * sleep, when it does. */
 static bool is_time(const struct ll_rank *r, enum ll_time time, const struct traffic *t)
 {
     return t->posted == LL_BEFORE &&
@@ -344,7 +347,7 @@ static bool post_receive(struct ll_rank *r, struct traffic *t)
     return !rc || ll_fail(r, "irecv: %s", pvn_netdrv_strerror(rc));
 }
 
-/* As NCCL for each message before the GPU may read it. */
+/* Flushes as NCCL does for each message before the GPU may read it. */
 static bool flush(struct ll_rank *r, int i, double until)
 {
     struct ll_message m = ll_message(i);
@@ -360,8 +363,8 @@ static bool flush(struct ll_rank *r, int i, double until)
     return !rc || ll_fail(r, "flush: %s", pvn_netdrv_strerror(rc));
 }
 
-/* The receives that are posted have been announced before. Nothing is called until a lane was lost, and for a while from
- * then on. */
+/* The posted receives have already been announced. The receiver makes no call until a lane is
+ * lost, and for a while after that. */
 static bool sleep_over_the_loss(struct ll_rank *r, enum ll_time time, double until)
 {
     atomic_store(&r->shared->sleeps[time], 1);

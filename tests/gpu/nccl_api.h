@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The parts of NCCL's and the CUDA driver's API that nccl_check calls, in our own words: it is
- * built where neither is installed and finds both at run time. Facts of nccl.h 2.28.9 (unchanged
- * since 2.10) and cuda.h 13.0; tests/unit/test_cuda_abi.cc compares them with the headers where
- * those are. */
+/* Our own declarations of the parts of NCCL's and the CUDA driver's API that nccl_check calls. It
+ * is built where neither is installed, and finds both at run time. They are facts of nccl.h
+ * 2.28.9 (unchanged since 2.10) and cuda.h 13.0. tests/unit/test_cuda_abi.cc compares them with
+ * the headers if these are installed. */
 #ifndef PVN_TESTS_NCCL_API_H
 #define PVN_TESTS_NCCL_API_H
 

@@ -1,9 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* nccl_check: NCCL's collectives from C, over several ranks on one GPU, each with
- * its own NCCL_HOSTID so that NCCL takes the network. Checks results exactly,
- * measures, or kills a rank. Needs a GPU, libcuda.so.1 and libnccl.so.2 at run time
- * only; every rank is a process of its own. */
+/* nccl_check runs NCCL's collectives from C, over several ranks on one GPU. Each rank is a
+ * process with its own NCCL_HOSTID, so that NCCL uses the network. It checks results exactly,
+ * measures, or kills a rank. It needs a GPU, libcuda.so.1 and libnccl.so.2 only at run time. */
 #include "config.h"
 #include "gpu/nccl_rank.h"
 
@@ -181,8 +180,8 @@ static int run_rank(const struct nc_options *o, struct nc_shared *shared, int ra
             break;
         }
     }
-    /* After a failure the other ranks may be stuck in a collective,
-     * and so would be an orderly end. */
+    /* After a failure the other ranks may be stuck in a collective. An orderly end would then
+     * hang, too. */
     if (rc == NC_OK)
         nc_rank_close(&r);
     fflush(stdout);
@@ -197,7 +196,7 @@ static void kill_victim(struct nc_shared *shared, pid_t pid)
     printf("# killed rank process %d\n", (int)pid);
 }
 
-/* A rank that is late: stopped after the first check, and continued when its time is over. */
+/* Makes a rank late: stops it after the first check, and continues it after its time. */
 static void stop_for_a_time(const struct nc_options *o, struct nc_shared *shared, pid_t pid)
 {
     if (shared->stopped_at == 0 && atomic_load(&shared->passed) > 0) {
@@ -212,7 +211,8 @@ static void stop_for_a_time(const struct nc_options *o, struct nc_shared *shared
     }
 }
 
-/* Waits for the ranks; the first bad one gives the others five seconds. The worst status. */
+/* Waits for the ranks. After the first failure the others have five seconds. Returns the worst
+ * status. */
 static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t *pids)
 {
     int left = o->ranks, worst = NC_OK, victim = o->mode == NC_MODE_KILL ? o->ranks - 1 : -1;

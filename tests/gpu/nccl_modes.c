@@ -12,7 +12,8 @@
 
 enum { FILL_BYTE = 0xa5 };
 
-/* One call of a collective. Shares: what one rank contributes to or receives of the whole. */
+/* One call of a collective. A share is the part of the whole that one rank contributes or
+ * receives. */
 struct op {
     const struct coll *coll;
     int type, ranks, rank;
@@ -30,7 +31,7 @@ struct coll {
     nc_result (*call)(struct nc_rank *r, const struct op *o);
     size_t (*send_n)(const struct op *o);
     size_t (*recv_n)(const struct op *o);
-    /* Compares the host copy of what was received; 0 or -1 with a message. */
+    /* Compares the host's copy of the received data. Returns 0, or -1 with a message. */
     int (*verify)(struct nc_rank *r, const struct op *o);
 };
 
@@ -102,7 +103,7 @@ static int report(struct nc_rank *r, const struct op *o, size_t at, size_t n, si
     return -1;
 }
 
-/* n received elements from `offset` on must be mul * tab(start + i) + add. */
+/* Checks that n received elements from `offset` on are mul * tab(start + i) + add. */
 static int verify_part(struct nc_rank *r, const struct op *o, size_t offset, size_t n, size_t start,
                        int mul, int add)
 {
@@ -173,8 +174,8 @@ static bool is_selected(const char *list, const char *name)
     return false;
 }
 
-/* Fills what is sent with this rank's pattern and everything that is received, and the bytes behind
- * it, with something else; sets the operation's pointers. */
+/* Fills the data to send with this rank's pattern, and the receive buffer, with the bytes behind
+ * it, with something else. Sets the operation's pointers. */
 static int prepare(struct nc_rank *r, struct op *o)
 {
     size_t size = nc_type_size(o->type), send_n = o->coll->send_n(o), recv_n = o->coll->recv_n(o);
@@ -200,8 +201,8 @@ static int prepare(struct nc_rank *r, struct op *o)
     return cr ? -1 : 0;
 }
 
-/* The bytes behind the received ones must be untouched, unless they belong to what was sent in
- * place. */
+/* Checks that the bytes behind the received ones are untouched, unless they belong to data that
+ * were sent in place. */
 static int verify_guard(struct nc_rank *r, const struct op *o, size_t bytes)
 {
     if (o->in_place && o->coll->send_n(o) > o->coll->recv_n(o))
@@ -259,8 +260,8 @@ int nc_check(struct nc_rank *r)
         for (int s = 0; s < r->opt->nsizes; s++) {
             for (int variant = 0; variant < 4; variant++) {
                 bool in_place = variant & 1;
-                /* From 64 MiB on each type is tried in one of them only: the copies to and from the
-                 * host take the time. */
+                /* From 64 MiB on each type is tried either in place or not, because the copies to
+                 * and from the host take long. */
                 if ((in_place && !colls[c].can_in_place) ||
                     (r->opt->sizes[s] >= (size_t)64 << 20 && colls[c].can_in_place &&
                      in_place != (variant >> 1)))
@@ -296,7 +297,8 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Calls the collective n times and waits; the slowest rank's seconds per call. Negative: failed. */
+/* Calls the collective n times and waits. Returns the slowest rank's seconds per call; negative:
+ * failed. */
 static double timed(struct nc_rank *r, struct op *o, int n, double *cpu)
 {
     if (!nc_barrier(r))
@@ -331,12 +333,12 @@ int nc_bench(struct nc_rank *r)
             double cpu, warm = 0;
             if (prepare(r, &o))
                 return NC_FAILED;
-            /* The first calls of the first size make the connections: those behind them are the measure. */
+            /* The first calls of the first size make the connections. Only later calls are timed. */
             for (int i = 0; i < 2 && warm >= 0; i++)
                 warm = timed(r, &o, 3, &cpu);
             if (warm < 0)
                 return NC_FAILED;
-            /* As many calls as fit in about half a second, the same number on every rank. */
+            /* Every rank makes the same number of calls, as many as fit in about half a second. */
             int n = warm > 0 ? (int)(0.5 / warm) : r->opt->iters;
             n = n < 3 ? 3 : n > r->opt->iters ? r->opt->iters : n;
             double t = timed(r, &o, n, &cpu);
@@ -356,8 +358,8 @@ int nc_bench(struct nc_rank *r)
     return NC_OK;
 }
 
-/* All ranks reduce without end; the parent kills the last one. NCCL must report it to every other
- * rank, be able to abort the communicator, and end. */
+/* All ranks reduce without end, and the parent kills the last one. NCCL must report that to every
+ * other rank, abort the communicator, and end. */
 int nc_survive(struct nc_rank *r)
 {
     struct op o = make_op(r, &colls[0], NC_FLOAT32, r->opt->sizes[0], false);

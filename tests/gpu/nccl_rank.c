@@ -67,8 +67,8 @@ static int nc_fail(struct nc_rank *r, const char *call, nc_result nr)
     return NC_FAILED;
 }
 
-/* The primary context, because NCCL's CUDA runtime works in it; waiting must sleep, or the CPU
- * seconds of the benchmark would be those of the wait. */
+/* Uses the primary context, because NCCL's CUDA runtime works in it. Waiting must sleep, or the
+ * benchmark's CPU seconds would be those of the wait. */
 static int open_gpu(struct nc_rank *r)
 {
     int count = 0, version = 0;
@@ -141,7 +141,7 @@ static int open_comm(struct nc_rank *r)
     return NC_OK;
 }
 
-/* The devices of software verbs are not in /sys: each process has a tree of its own, in their
+/* The devices of software verbs are not in /sys. Each process has a tree of its own in their
  * directory. */
 static int show_software_verbs(struct nc_rank *r)
 {
@@ -161,10 +161,10 @@ int nc_rank_open(struct nc_rank *r)
 {
     char host[64];
     if (!r->opt->same_host) {
-        /* Another host id makes NCCL see another host, which it can only reach by the network. */
+        /* NCCL takes another host id for another host, and uses the network to reach it. */
         snprintf(host, sizeof(host), "pvn-check-%d", r->rank);
         setenv("NCCL_HOSTID", host, 1);
-        /* So do the software verbs of tests/softverbs, where they are in use. */
+        /* The software verbs of tests/softverbs take this as another host, too. */
         snprintf(host, sizeof(host), "%d", r->rank + 1);
         if (getenv("PVN_SOFTVERBS_DIR"))
             setenv("PVN_SOFTVERBS_HOST", host, 1);
@@ -252,8 +252,8 @@ static void put(void *buf, int type, size_t i, int value)
         ((uint16_t *)buf)[i] = (uint16_t)(bits >> 16); /* exact: at most 8 significant bits */
 }
 
-/* PERIOD * REPEAT elements of the pattern from index 0 on, the
- * same block for the same arguments. */
+/* Returns PERIOD * REPEAT elements of the pattern from index 0 on. Equal arguments return the
+ * same block. */
 static const unsigned char *block(int type, int mul, int add)
 {
     static _Alignas(4) unsigned char memory[PERIOD * (REPEAT + 1) * 4];

@@ -29,7 +29,7 @@ struct nc_options {
     const char *label; /* of bench lines */
 };
 
-/* The rank processes share this with each other and with the parent that started them. */
+/* The rank processes and their parent share this. */
 struct nc_shared {
     nc_id id;
     atomic_int id_ready;
@@ -55,29 +55,27 @@ struct nc_rank {
     size_t cap;
 };
 
-/* Exit status of a rank. */
+/* Exit statuses of a rank */
 enum { NC_OK = 0, NC_FAILED = 1, NC_USAGE = 2, NC_SKIP = 77 };
-/* NC_OK, or a message on stderr and the status to end with. */
+/* Opens a rank. Returns NC_OK, or the status to exit with after a message on stderr. */
 int nc_rank_open(struct nc_rank *r);
 void nc_rank_close(struct nc_rank *r);
-/* Waits until all ranks are here; false when one has failed meanwhile. */
+/* Waits until all ranks are here. False if one has failed meanwhile. */
 bool nc_barrier(struct nc_rank *r);
-/* Waits for the stream, looking at the communicator's error as well. 0; -1 with a message: an error
- * or the time was up
- * (`what` names the operation). */
+/* Waits for the stream, and checks the communicator's error meanwhile. Returns 0, or -1 with a
+ * message if there was an error or the time was up (`what` names the operation). */
 int nc_wait(struct nc_rank *r, const char *what);
 
-/* The modes; NC_OK or NC_FAILED. */
+/* The modes return NC_OK or NC_FAILED. */
 int nc_check(struct nc_rank *r);
 int nc_bench(struct nc_rank *r);
 int nc_survive(struct nc_rank *r);
 
-/* The pattern: value i of rank k is tab(i + seed) + k, small whole numbers, so that a sum over
- * ranks is exact in both types and is ranks * tab(i + seed) + the sum of the ranks. Fills n
- * elements with mul * tab(start + i + seed)
- * + add. */
+/* Fills n elements with mul * tab(start + i + seed) + add. The pattern is: value i of rank k is
+ * tab(i + seed) + k, small whole numbers. So a sum over ranks is exact in both types, and is
+ * ranks * tab(i + seed) + the sum of the ranks. */
 void nc_fill(void *buf, int type, size_t n, size_t start, unsigned seed, int mul, int add);
-/* Index of the first element that differs from what nc_fill writes, or n. */
+/* Returns the index of the first element that differs from what nc_fill writes, or n. */
 size_t nc_compare(const void *buf, int type, size_t n, size_t start, unsigned seed, int mul,
                   int add);
 size_t nc_type_size(int type);

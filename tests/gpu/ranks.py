@@ -61,7 +61,7 @@ def setup(args):
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    # The fused attention kernels add in an order that changes from run to run.
+    # The fused attention kernels add in an order that varies from run to run.
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -92,7 +92,7 @@ def digest(tensors):
     norms = []
     for t in tensors:
         c = t.detach().to("cpu").contiguous()
-        # The bytes where they lie: going through Python objects takes minutes for a large model.
+        # Hash the bytes in place, because Python objects of a large model take minutes.
         h.update((ctypes.c_char * (c.numel() * c.element_size())).from_address(c.data_ptr()))
         norms.append(c.double().norm().item())
     return h.hexdigest(), norms
@@ -119,7 +119,7 @@ def identity(args, rank):
 def _start(script, args, rank, meet, logs):
     env = dict(os.environ)
     env.update(identity(args, rank))
-    # A rank has one GPU or one core: nothing else should spread.
+    # A rank has one GPU or one core. Its libraries must not start more threads.
     env.setdefault("OMP_NUM_THREADS", "1")
     command = [sys.executable, script] + sys.argv[1:] + ["--rank", str(rank), "--meet", meet]
     with open(os.path.join(logs, f"{os.path.basename(script)}.rank{rank}.log"), "w", encoding="utf-8") as log:
@@ -190,7 +190,7 @@ def main(script, args, rank_main, judge, start=launch):
         return SKIP
     if args.rank >= 0:
         rank_main(args)
-        # An orderly end of the group can hang when a peer is gone already; everything is said.
+        # An orderly end of the group can hang if a peer has already gone. All output is written before.
         sys.stdout.flush()
         os._exit(0)
     status, results = start(script, args)

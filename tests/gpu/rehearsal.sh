@@ -2,13 +2,15 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 900
-# The two commands of README.md beside this file, as on a machine that has nothing of ours: a minimal Debian (debootstrap,
-# python3 beside it) without autotools, libnl, libibverbs, ip and gawk, on a read-only root, by a user who is not root and
-# whose home is read-only, from a bundle of another user that lost its execute bits, and without a network but loopback.
-# CUDA's driver, its MPS, nvidia-smi and NCCL are doubles, where such machines have them: under /usr/local/nvidia and in the
-# packages of a virtual environment, beside a PyTorch that cannot be imported.
-# The tree of the release is in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/minimal-CODENAME (some 260 MB; remove it at any
-# time). PVN_REHEARSAL names other releases than this machine's own, which must not have an older C library.
+# Runs the two commands of README.md beside this file as on a machine that has nothing of ours. It is a minimal
+# Debian (debootstrap, with python3 added) without autotools, libnl, libibverbs, ip and gawk, on a read-only root.
+# The user is not root and has a read-only home. The bundle belongs to another user and has lost its execute bits.
+# The only network is loopback. CUDA's driver, its MPS, nvidia-smi and NCCL are doubles, in the places where such
+# machines have them: under /usr/local/nvidia and in the packages of a virtual environment, beside a PyTorch that
+# cannot be imported.
+# The release's tree is in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/minimal-CODENAME (some 260 MB; it may be
+# removed at any time). PVN_REHEARSAL names other releases than this machine's own. Their C library must not be
+# older.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -39,7 +41,7 @@ own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
     awk '$1 == $2 && ($1 == "Debian" || $1 == "Ubuntu") { print $3; exit }')
 
-# make_tree CODENAME: names it in $tree, or says why not in $why
+# make_tree CODENAME: sets $tree, or sets $why to the reason
 make_tree() {
     tree=${XDG_CACHE_HOME:-$HOME/.cache}/nccl-net-pvrdma/minimal-$1
     mkdir -p "${tree%/*}"
@@ -57,7 +59,7 @@ make_tree() {
     touch "$tree/.complete"
 }
 
-# ---- what such a machine has: $work/machine, to be seen as /rehearsal ----
+# ---- such a machine's files: $work/machine, visible as /rehearsal ----
 make_machine() {
     local m=$work/machine site
     mkdir -p "$m/nvidia" "$m/bin" "$m/home" "$m/sys/bus/pci/devices" "$m/sys/kernel" "$m/sys/class" "$m/sys/devices/virtual"
@@ -74,7 +76,7 @@ make_machine() {
     cp -L "$libs/libfakenccl.so" "$site/nvidia/nccl/lib/libnccl.so.2"
     echo 'raise ImportError("libtorch_cuda.so: this one is for show")' >"$site/torch/__init__.py"
     printf '__version__ = "2.11.0+cu130"\ncuda = "13.0"\n' >"$site/torch/version.py"
-    # A GPU where nvidia-smi says, for pvn-topo to find.
+    # The GPU that nvidia-smi reports, for pvn-topo to find
     local gpu=$m/sys/devices/pci0000:00/0000:15:00.0
     mkdir -p "$gpu"
     echo 0x030200 >"$gpu/class"
@@ -102,7 +104,7 @@ MPS
     chmod 555 "$m/home"
 }
 
-# in_tree COMMAND: what it prints goes to $work/out; /tmp there is $work/tmp
+# in_tree COMMAND: runs COMMAND with its output in $work/out. Its /tmp is $work/tmp.
 in_tree() {
     mkdir -p "$work/tmp"
     chmod 1777 "$work/tmp"
@@ -153,7 +155,7 @@ rehearse() {
     paste -sd' ' "$work/tmp/mps-calls" >"$work/out"
     check "$release: MPS is started once and ended" "$work/out" '^start quit$'
 
-    # Forbidden: a command that is not there, a place that cannot be written, and anything left.
+    # These are errors: a missing command, a write where none is possible, and anything left behind.
     grep -rhE 'command not found|syntax error|Permission denied|Read-only file|cannot open shared|version .GLIBC' \
         "$work/tmp/log-1" "$work/tmp/log-2" | grep -v 'libnccl-net-none.so' | sort | uniq -c >"$work/out"
     find "$work/tmp" -mindepth 1 -maxdepth 1 ! -name 'log-[12]' ! -name mps-calls ! -name topo.xml >>"$work/out"

@@ -1,10 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* staging: the host memory in which NCCL hands data to a network, as this driver makes it, and what the kernel lets a
- * network do with that: huge pages (MADV_COLLAPSE), vmsplice, MSG_ZEROCOPY, io_uring's registered buffers; and how fast a
- * loopback connection, and the plugin over one, move it. NCCL allocates it by cudaHostAlloc, or, where another process may map it, in /dev/shm
- * and registers it, or by cuMemCreate on a NUMA node; beside them memory of our own, which the GPU does not know.
- * One line for each kind. Ends with 0, 1 (data came back wrong), 2 (usage) or 77 (no GPU or library here). */
+/* staging examines the host memory in which NCCL hands data to a network, as this driver makes
+ * it. It reports what the kernel lets a network do with that memory: huge pages (MADV_COLLAPSE),
+ * vmsplice, MSG_ZEROCOPY and io_uring's registered buffers. It measures how fast a loopback
+ * connection, and the plugin over one, move it. NCCL allocates the memory by cudaHostAlloc, or,
+ * if another process may map it, in /dev/shm with a registration, or by cuMemCreate on a NUMA
+ * node. Ordinary memory, which the GPU does not know, is examined, too. Prints one line for each
+ * kind. Exits with 0, 1 (data came back wrong), 2 (usage) or 77 (no GPU or library here). */
 #include "config.h"
 #include "base/clock.h"
 #include "gpu/staging_api.h"
@@ -38,7 +40,8 @@ static struct st_cuda cuda;
 static struct st_net *net; /* NULL: no plugin was named */
 static int wrong;          /* times that data came back different */
 
-/* ---- the kinds: memory of BYTES bytes at least, or NULL with the reason in why ---- */
+/* ---- the kinds: each returns memory of at least BYTES bytes, or NULL with the reason in why
+ * ---- */
 
 static char why[160];
 
@@ -119,14 +122,14 @@ static void *numa_node(void)
     return rc ? because("cuMemMap", rc) : (void *)(uintptr_t)at;
 }
 
-/* ---- what the kernel does with it ---- */
+/* ---- operations of the kernel on it ---- */
 
 struct place {
     char mapping[128], flags[128];
     long page_kb, huge_kb; /* huge_kb: of huge pages in it, whatever their kind */
 };
 
-/* The entry of /proc/self/smaps that holds the address; false where there is none. */
+/* Finds the entry of /proc/self/smaps that has the address. False if there is none. */
 static bool find_place(const void *p, struct place *out)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
@@ -169,7 +172,7 @@ static void fill(unsigned char *p, size_t n, unsigned seed)
         p[i] = (unsigned char)(i * 131 + (i >> 8) * 7 + seed);
 }
 
-/* Compares the bytes that arrived with those that fill wrote; returns a word for the line. */
+/* Compares the received bytes with those that fill wrote. Returns a word for the line. */
 static const char *same(const unsigned char *got, size_t n, unsigned seed, const char *word)
 {
     for (size_t i = 0; i < n; i++) {
@@ -181,7 +184,8 @@ static const char *same(const unsigned char *got, size_t n, unsigned seed, const
     return word;
 }
 
-/* A word for the line; the C library's own function for it is newer than the machines that a bundle is for. */
+/* Returns a word for the line. The C library's own function is newer than the machines that run a
+ * bundle. */
 static const char *error_word(int error)
 {
     static char other[8][16];
@@ -232,7 +236,7 @@ static const char *try_vmsplice(unsigned char *p)
     return result ? result : same(landed, PIECE, 1, "yes");
 }
 
-/* A connection over loopback within this process; false: none, errno says why. */
+/* Makes a connection over loopback within this process. False with errno if that fails. */
 static bool connection(int fds[2])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
@@ -256,7 +260,8 @@ static bool connection(int fds[2])
     return true;
 }
 
-/* Says if the kernel copied, by the acknowledgement of a zero-copy send; it does over loopback. */
+/* Returns whether the kernel copied, by the acknowledgement of a zero-copy send. Over loopback it
+ * does. */
 static const char *zerocopy_notice(int fd)
 {
     char control[256];
@@ -310,7 +315,8 @@ static const char *try_io_uring(unsigned char *p)
     return result;
 }
 
-/* Before anything else holds a reference to a page, for then the kernel cannot move it. */
+/* Must come before anything else references a page, because the kernel cannot move a page after
+ * that. */
 static const char *try_collapse(unsigned char *p)
 {
     static char result[64];
@@ -330,7 +336,8 @@ static const char *try_collapse(unsigned char *p)
     return same(p, BYTES, 3, result);
 }
 
-/* GB/s of a thread that sends pieces of the memory and receives each in the other half; the best of some rounds. */
+/* Returns the best GB/s of several rounds in which a thread sends pieces of the memory and
+ * receives each in the other half. */
 static double rate(unsigned char *p)
 {
     int fds[2];
@@ -365,7 +372,7 @@ out:
     return best;
 }
 
-/* GB/s through the plugin, for the line. */
+/* Returns the GB/s through the plugin, for the line. */
 static const char *through_plugin(unsigned char *p)
 {
     static char text[2][32], error[160];

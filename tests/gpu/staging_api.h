@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Declarations, in our own words, of the CUDA driver's functions that tests/gpu/staging.c calls beside the plugin's own
- * (memory/cuda_abi.h). Facts of cuda.h 13.0; tests/unit/test_cuda_abi.cc compares them with it where it is installed.
- * */
+/* Our own declarations of the CUDA driver's functions that tests/gpu/staging.c calls, beside the
+ * plugin's (memory/cuda_abi.h). They are facts of cuda.h 13.0. tests/unit/test_cuda_abi.cc
+ * compares them with cuda.h if that is installed. */
 #ifndef PVN_TESTS_STAGING_API_H
 #define PVN_TESTS_STAGING_API_H
 
@@ -30,7 +30,7 @@ struct st_mem_access { /* CUmemAccessDesc */
 };
 typedef unsigned long long st_mem_handle;
 
-/* Needed, and those without which one kind of memory is left out. */
+/* Functions that staging needs, and functions without which it leaves out one kind of memory */
 #define ST_ENTRIES(X)                                                                              \
     X(cuInit, init, 0, (unsigned))                                                                 \
     X(cuDeviceGetCount, device_count, 0, (int *))                                                  \

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "perf/driver/netdrv.h"
 
-/* As NCCL's proxy: messages of 512 KiB, up to four at a time in each direction. */
+/* Messages are of 512 KiB, up to four at a time in each direction, as in NCCL's proxy. */
 enum { MESSAGE = 512 << 10, WINDOW = 4, ROUNDS = 12, LIMIT_S = 20 };
 
 struct st_net {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# nccl_check's own logic, with doubles in place of the GPU and of NCCL: that it accepts right results, and that it
-# notices wrong, stale and overrun ones, a hang, a dead rank and a missing library.
+# Tests nccl_check's own logic with doubles of the GPU and of NCCL. It accepts right results. It notices wrong, stale
+# and overrun ones, a hang, a dead rank and a missing library.
 set -u
 check=$PVN_BUILDDIR/tests/gpu/nccl_check
 libs=$PVN_BUILDDIR/tests/support/.libs
@@ -10,12 +10,12 @@ export FAKECUDA_APP=1
 FAKENCCL_DIR=$(mktemp -d)
 export FAKENCCL_DIR
 trap 'rm -rf "$FAKENCCL_DIR"' EXIT
-# The sanitizers' leak check would count what a killed or failed rank leaves.
+# The sanitizers' leak check would count memory of a rank that was killed or failed.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
 run() { timeout 60 "$check" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" "$@" 2>&1; }
 
-# expect NAME STATUS PATTERN ARGS...: the exit status and a line that must be in the output.
+# expect NAME STATUS PATTERN ARGS...: expects this exit status, and a line with PATTERN in the output
 expect() {
     local name=$1 status=$2 pattern=$3 out rc
     shift 3

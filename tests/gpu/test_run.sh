@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/gpu/run and bundle themselves: every part skips with its reason where there is no GPU, and with doubles of the
-# CUDA driver and of NCCL the parts in C run, need the plugin to be loaded, and end in a table. The parts in Python run on
-# the CPU where PyTorch is installed (PVN_PYTHON names its interpreter).
+# Tests tests/gpu/run and bundle themselves. Without a GPU every part skips with its reason. With doubles of the CUDA
+# driver and of NCCL the parts in C run, need the plugin to be loaded, and end in a table. The parts in Python run on
+# the CPU if PyTorch is installed (PVN_PYTHON names its interpreter).
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -61,7 +61,8 @@ check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*NCCL 2[.]28[.]9 u
     '^k .*PASS.*dmabuf-ring no-sums .* memory gpu.*peermem-ring no-sums .* memory gpu' \
     '^PERF staged bandwidth 65536 .*memory pinned, wrong 0' '^PERF pinned bandwidth .*memory pinned, wrong 0' '^PERF peermem bandwidth .*memory gpu, wrong 0'
 
-# lane NAME PATTERN ENV...: lost_lane of part m fails with this line where something is wrong. (rehearsal.sh runs part m.)
+# lane NAME PATTERN ENV...: expects lost_lane, in part m, to fail with this line if something is wrong. (rehearsal.sh
+# runs part m.)
 lane() {
     local name=$1 pattern=$2
     shift 2
@@ -74,7 +75,7 @@ lane() {
     echo "status $?" >>"$work/out"
     check "$name" "$work/out" '^status 1' "$pattern"
 }
-# The fifth export is one of the first failover; the twentieth copy into the GPU's memory is that of a message behind it.
+# The fifth export belongs to the first failover. The twentieth copy into GPU memory is of a message after it.
 lane a_failover_that_leaves_rdma_is_no_pass "^lane, .*: awake: .*did not take GPU memory: cuMemGetHandleForAddressRange" \
     FAKECUDA_FAIL=cuMemGetHandleForAddressRange:5:801
 lane a_lost_byte_behind_a_failover_is_noticed '^lane, receiver: awake: byte [0-9]+ of buffer' FAKECUDA_FAIL=cuMemcpyHtoDAsync_v2:20:719
@@ -101,8 +102,8 @@ check lost_execute_bits_are_repaired "$work/out" '^status 0' '^a .*PASS'
 tar -tzf "$work/bits/logs.tar.gz" >"$work/out"
 check logs_are_one_archive "$work/out" 'summary.txt' 'a.log' 'machine.txt'
 
-# The tables of g and j, from figures that a script in nccl_check's place prints. Of the label named by HANGS it does not
-# end the N-th time, so that the time is over in the middle.
+# The tables of parts g and j are made from figures that a script prints in nccl_check's place. The script hangs the
+# N-th time for the label that HANGS names, so that the time runs out in the middle.
 cp -R "$work/bundle" "$work/canned"
 cat >"$work/canned/bin/nccl_check" <<'CHECK'
 #!/bin/bash
@@ -146,7 +147,7 @@ sockets-4 16777216 0 5.0 0.4
 sockets-8 16777216 0 5.5 0.4
 FIGURES
 CHECK
-# canned PARTS SECONDS ENV...: $work/out has the table and the status
+# canned PARTS SECONDS ENV...: runs these parts. $work/out has the table and the status.
 canned() {
     local parts=$1 seconds=$2
     shift 2
@@ -155,8 +156,8 @@ canned() {
         --mps no --seconds "$seconds" --parts "$parts" "$work/canned-log" >"$work/out" 2>&1
     echo "status $?" >>"$work/out"
 }
-# cut_off WHAT PARTS ENV...: the same, with a program that never ends and is cut off when the time is up. The time is longer, once or
-# twice, where a busy machine had not come as far as that program (WHAT is in its summary).
+# cut_off WHAT PARTS ENV...: does the same with a program that never ends and is cut off when the time is up. The
+# time is tripled, once or twice, if a busy machine has not reached that program (WHAT is in its summary).
 cut_off() {
     local what=$1 parts=$2 seconds
     shift 2
@@ -187,7 +188,7 @@ sed -i 's/TCP_THREADS/TCP_THREADX/g' "$work/canned/lib/libnccl-net-pvrdma.so"
 canned j 100
 check a_plugin_without_workers "$work/out" '^status 77' '^j .*SKIP.*this plugin has no NCCL_PVRDMA_TCP_THREADS'
 
-# A stop in the middle leaves the summary and the archive of what was done.
+# A stop in the middle leaves the summary, and the archive of the parts that were done.
 rm -rf "$work/canned-log" "$work/calls" "$work/canned/lib" && cp -R "$work/bundle/lib" "$work/canned/"
 TMPDIR=$work CALLS=$work/calls HANGS=plugin-0:1 bash "$work/canned/gpu/run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no \
     --seconds 100 --parts gj "$work/canned-log" >"$work/out" 2>&1 &
@@ -207,7 +208,8 @@ FAKECUDA_FAIL=cuMemGetHandleForAddressRange:1:801 timeout 300 "$run" --cuda "$li
 echo "status $?" >>"$work/out"
 check staged_gpu_memory_is_no_pass "$work/out" '^status 1' '^b .*FAIL.*dmabuf: GPU memory was only staged'
 
-# A driver without one kind of staging memory is no failure; one method of GPU memory that fails says nothing of the other.
+# A driver that lacks one kind of staging memory causes no failure. A failed method for GPU memory says nothing about
+# the other.
 FAKECUDA_FAIL=cuMemCreate:0:801 timeout 100 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no \
     --parts i "$work/kinds" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
@@ -216,8 +218,8 @@ check absent_kind_of_staging_memory "$work/out" '^status 0' '^i .*PASS' '^STAGIN
 ls "$work/staged" >"$work/out"
 check both_methods_are_tried "$work/out" '^b.peermem.2.nccl'
 
-# Part h, with an nvidia-smi that reports the machine of the topology tests, one cell of it differently, and the tool's
-# own output for that machine.
+# Part h runs with an nvidia-smi that reports the machine of the topology tests with one cell changed, and with the
+# tool's own output for that machine.
 mkdir -p "$work/fakebin" "$work/real"
 golden=$PVN_SRCDIR/tests/topo/golden
 {
@@ -249,7 +251,7 @@ check topology_is_compared "$work/out" '^status 0' '^h .*PASS.*120 distances com
     '^GPU0-GPU1: nvidia-smi PIX, pvn-topo PXB'
 mv "$work/real/pvn-topo" "$work/bundle/bin/"
 
-# A byte that does not reach the GPU's memory (the second copy of softverbs; the first is its trial).
+# One byte does not reach the GPU's memory (the second copy of softverbs; the first one is its trial).
 FAKECUDA_FAIL=cuMemcpyHtoDAsync_v2:2:719 timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" \
     --mps no --parts b "$work/lost" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
@@ -262,7 +264,7 @@ echo "status $?" >>"$work/out"
 check another_network_is_noticed "$work/out" '^status 1' '^a .*FAIL.*does not say that it uses the plugin' '^b .*FAIL' \
     '^f .*FAIL' '^g .*FAIL'
 
-# judge(expected losses, sharded losses): the complaints of part d, which needs no PyTorch for that.
+# judge(expected losses, sharded losses): prints the complaints of part d, which needs no PyTorch for that.
 judge() {
     PYTHONPATH=$PVN_SRCDIR/tests/gpu PYTHONDONTWRITEBYTECODE=1 python3 - "$@" <<'JUDGE'
 import argparse, math, sys
