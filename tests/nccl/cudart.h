@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* Shared by the files of the double of libcudart.so.13; README.md says what it is and what it
- * cannot show. Its functions have the signatures of NVIDIA's public headers, because these are
- * included. */
+/* Shared by the files of the double of libcudart.so.13. README.md says what the double is and
+ * which faults it cannot show. Its functions have the signatures of NVIDIA's public headers,
+ * which are included. */
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -12,9 +12,9 @@
 namespace cudart_double
 {
 
-/* The integer in environment variable NAME; OTHERWISE where it is unset or empty. */
+/* Returns the integer in environment variable NAME, or OTHERWISE if it is unset or empty. */
 long env_long(const char *name, long otherwise);
-/* One line on stderr, with the process's number. */
+/* Prints one line on stderr, with the process's number. */
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 /* Remembers E for cudaGetLastError and returns it. */
 cudaError_t fail(cudaError_t e);
@@ -33,7 +33,7 @@ struct Block {
     int device = 0;
 };
 
-/* The block that holds P; false where there is none. */
+/* Finds the block that holds P. False if there is none. */
 bool find_block(const void *p, uintptr_t *base, Block *b);
 size_t device_bytes_allocated();
 

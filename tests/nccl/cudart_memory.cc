@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* The double of libcudart.so.13: memory. Device memory is the process's own. */
+/* The double of libcudart.so.13: memory. Device memory is ordinary memory of the process. */
 #include "nccl/cudart.h"
 
 #include <stdlib.h>
@@ -31,8 +31,9 @@ size_t page()
     return p;
 }
 
-/* A page without access follows each allocation, and freed addresses stay reserved without access: a plugin that
- * touches memory too late dies there instead of writing into another allocation. */
+/* A page without access follows each allocation, and freed addresses stay reserved without
+ * access. So a plugin that touches memory too late dies there instead of writing into another
+ * allocation. */
 cudaError_t take(void **out, size_t bytes, cudaMemoryType type)
 {
     if (!out)
@@ -61,7 +62,7 @@ cudaError_t take(void **out, size_t bytes, cudaMemoryType type)
         return fail(cudaErrorMemoryAllocation);
     }
     if (type == cudaMemoryTypeHost && env_long("CUDART_DOUBLE_PINNED", 0))
-        madvise(p, body, MADV_NOHUGEPAGE); /* now, and nobody can move it later */
+        madvise(p, body, MADV_NOHUGEPAGE); /* from now on the kernel cannot move the pages */
     if (type == cudaMemoryTypeDevice && env_long("CUDART_DOUBLE_FILL", 1))
         memset(p, 0xd5, body); /* not zero, as on a GPU */
     std::lock_guard<std::mutex> hold(memory_lock);
@@ -208,7 +209,8 @@ cudaError_t cudaMemcpyBatchAsync(void *const *, const void *const *, const size_
 {
     return lacking("cudaMemcpyBatchAsync");
 }
-/* Handles are valid within this process only; NCCL requests one before it uses plain pointers between its threads. */
+/* Handles are valid only within this process. NCCL requests one before it uses plain pointers
+ * between its threads. */
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p)
 {
     uintptr_t at;

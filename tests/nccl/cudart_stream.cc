@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* The double of libcudart.so.13: streams (a thread each), events, and launches, which a player executes. */
+/* The double of libcudart.so.13: streams (a thread each), events, and kernel launches, which a
+ * player executes */
 #include "nccl/cudart.h"
 #include "nccl/player.h"
 
@@ -32,7 +33,8 @@ struct Stream {
     std::condition_variable more, less;
     std::deque<std::function<void()>> queue;
     bool busy = false, closing = false;
-    /* Set by a kernel that could not be played, and never cleared, as a fault of a GPU's kernel is not. */
+    /* Set by a kernel that could not be played. It is never cleared, as the error of a faulty GPU
+     * kernel is not. */
     std::atomic<cudaError_t> error{cudaSuccess};
     std::thread thread;
 
@@ -278,7 +280,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
         gone = it->second;
         streams().erase(it);
     }
-    /* CUDA returns at once and executes what is queued. */
+    /* CUDA returns at once and still executes queued work. */
     std::thread([gone] { gone->close(); }).detach();
     return cudaSuccess;
 }

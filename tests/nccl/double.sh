@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by what runs a real NCCL on the double of the CUDA runtime (README.md): what that needs, the double compiled for
-# the NCCL at hand, and the environment without which NCCL would look for a GPU.
-# The caller sets src (the plugin's source tree), build, nccl_src, nccl_build and tmp, a directory for what is compiled.
+# Sourced by scripts that run a real NCCL on the double of the CUDA runtime (README.md). It checks the requirements,
+# compiles the double for the NCCL at hand, and sets the environment without which NCCL would look for a GPU. The
+# caller sets src (the plugin's source tree), build, nccl_src, nccl_build and tmp, a directory for compiled files.
 double_dir=$src/tests/nccl
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
-# Status 1 and what is missing, in a line, where the double cannot be made.
+# double_check: returns 1 and prints the missing requirement in a line if the double cannot be made
 double_check() {
     local f
     [[ -n $nccl_src && -n $nccl_build ]] || { echo "no NCCL was named (--nccl-src, --nccl-build)"; return 1; }
@@ -22,7 +22,8 @@ double_check() {
     [[ -r $build/.libs/libnccl-net-pvrdma.so ]] || { echo "the plugin is not built in $build"; return 1; }
 }
 
-# libcudart.so.13, libcuda.so.1 (in driver/, for those who name it), libnvidia-ml.so.1, libncclplayer.so and nccldrive, in $tmp.
+# double_compile: makes libcudart.so.13, libcuda.so.1 (in driver/, for users that name it), libnvidia-ml.so.1,
+# libncclplayer.so and nccldrive in $tmp
 double_compile() {
     local cxx="${CXX:-g++} -std=c++17 -O2 -g -Wall -Wextra -I$src/tests -idirafter $cuda/include"
     # shellcheck disable=SC2086
@@ -49,7 +50,7 @@ double_compile() {
         -l:libcudart.so.13 -lpthread
 }
 
-# Sets double_env, the variables of a process with NCCL. After the caller has made its paths absolute.
+# double_environment: sets double_env, the variables of a process with NCCL. Call it after the paths are absolute.
 double_environment() {
     double_env=(
         LD_LIBRARY_PATH="$tmp:$nccl_build/lib:$build/.libs" NCCL_DEBUG=INFO

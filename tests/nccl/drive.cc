@@ -3,11 +3,11 @@
 /* nccldrive: drives NCCL through its public interface and checks every byte.
  *   nccldrive [-n RANKS] [-t RANKS_PER_PROCESS] [--rank R --id FILE] [--sizes A,B,..] [--iters N] [--warmup N]
  *             [--queued N] [--register 1] [--traffic-class N] [--stop-ms N] [--pause-ms N] TEST...
- * --queued N: a collective is put on its stream N times before the first one may begin, and the time is one's share. A
- * lone one's time has that of NCCL's own launch in it.
- * It starts its ranks itself, each process with an NCCL_HOSTID of its own so that NCCL takes them for different
- * hosts; with --rank it is one process of several (in network namespaces, for instance). {rank} in the value of any
- * environment variable becomes the rank's number. */
+ * --queued N: a collective is put on its stream N times before the first one may begin, and the
+ * reported time is one's share. The time of a single one includes that of NCCL's own launch.
+ * nccldrive starts its ranks itself, each process with its own NCCL_HOSTID, so that NCCL takes
+ * them for different hosts. With --rank it is one process of several (in network namespaces, for
+ * instance). {rank} in the value of any environment variable becomes the rank's number. */
 #include "nccl/drive.h"
 
 #include <errno.h>
@@ -173,7 +173,7 @@ unsigned char byte_of(int from, int to, size_t i, int seed)
     return (unsigned char)(i * 131 + (i >> 9) * 7 + from * 17 + to * 29 + seed * 3);
 }
 
-/* Holds up what is behind it on a stream. */
+/* Blocks later work on a stream until the gate opens. */
 void wait_at_gate(void *gate)
 {
     while (!static_cast<std::atomic<bool> *>(gate)->load())
@@ -270,8 +270,8 @@ int run_process(const std::vector<std::string> &tests)
     return bad;
 }
 
-/* Waits for the ranks. The last one may be killed where a test does that, and continues when all others have ended
- * where one stopped it. */
+/* Waits for the ranks. The last one may be killed if a test kills it. If a test stopped it, it
+ * continues after all others have ended. */
 int wait_for(std::vector<pid_t> &pids, bool last_dies)
 {
     int bad = 0;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* nccldrive: drives NCCL through its public interface and checks every byte. What its files share. */
+/* Shared by the files of nccldrive, which drives NCCL through its public interface and checks
+ * every byte. */
 #pragma once
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -13,7 +14,7 @@
 namespace drive
 {
 
-/* The command line; the same for all ranks. */
+/* The command line, equal for all ranks */
 struct Options {
     int ranks = 2;
     int threads = 1; /* ranks of one process, each with a device of its own */
@@ -29,7 +30,7 @@ struct Options {
 };
 extern Options opt;
 
-/* One rank; the ranks of a process are threads of it. */
+/* One rank. The ranks of a process are its threads. */
 struct Rank {
     int rank = 0, ranks = 0, iters = 0, warmup = 0;
     int ids_shared = 0;
@@ -47,37 +48,37 @@ void check_cuda(cudaError_t e, const char *what, const char *file, int at);
 #define NC(call) drive::check_nccl((call), #call, __FILE__, __LINE__)
 #define CU(call) drive::check_cuda((call), #call, __FILE__, __LINE__)
 
-/* Rank 0 makes a unique id and leaves it in a file; each call uses another file. */
+/* Rank 0 creates a unique id and writes it to a file for the others. Each call uses another file. */
 ncclUniqueId share_id();
 ncclComm_t init_comm();
 ncclConfig_t comm_config();
-/* Waits for the stream as an application does that watches its communicator; an error of NCCL's threads ends this
- * process. */
+/* Waits for the stream as an application that watches its communicator does. An error of NCCL's
+ * threads ends this process. */
 void finish();
 
-/* Device memory, registered with the communicator where --register says so. */
+/* Returns device memory, which is registered with the communicator if --register is set. */
 void *buffer(size_t bytes);
 void release(void *p);
 
-/* The expected result of an operation: sums of up to 64 ranks' values are exact in float32. */
+/* Returns an element of an operand. Sums of up to 64 ranks' values are exact in float32. */
 float value(int rank, size_t i, int seed);
 unsigned char byte_of(int from, int to, size_t i, int seed);
 
 constexpr size_t kRight = ~size_t(0);
-/* Runs warmup + iters rounds of one operation. FILL, GO and CHECK get the round's number; GO puts the operation on the
- * stream, once or --queued times, and CHECK returns the index of the first wrong element or kRight. Prints an operation's
- * time in the best round, or ends the process on a wrong element. FACTOR: bus bandwidth over algorithm bandwidth, as
- * nccl-tests defines it. */
+/* Runs warmup + iters rounds of one operation. FILL, GO and CHECK get the round's number. GO puts
+ * the operation on the stream, once or --queued times. CHECK returns the index of the first wrong
+ * element, or kRight. Prints the operation's time in the best round, or ends the process if an
+ * element is wrong. FACTOR: bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
 void measure(const char *name, size_t bytes, double factor, const std::function<void(int)> &fill,
              const std::function<void(int)> &go, const std::function<size_t(int)> &check);
 
-/* A process's resources, to be compared before and after. */
+/* A process's resources, which tests compare before and after */
 struct Holdings {
     long fds, threads, stats_maps, stats_files, rss_kb;
 };
 Holdings holdings();
 
-/* Each returns false where NAME is not one of its tests. */
+/* Each returns false if NAME is not one of its tests. */
 bool run_collective(const std::string &name);
 bool run_life(const std::string &name);
 

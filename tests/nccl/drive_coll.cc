@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* nccldrive: collectives and point-to-point operations, every element checked. */
+/* nccldrive: collectives and point-to-point operations, with every element checked */
 #include "nccl/drive.h"
 
 #include <string.h>
@@ -82,7 +82,8 @@ void test_oneway()
     }
 }
 
-/* LATE: one rank after the other begins later than all others, whose messages to a third wait there. */
+/* LATE: one rank after the other begins later than all others. Their messages to a third rank
+ * wait meanwhile. */
 void test_alltoall(bool late)
 {
     for (size_t bytes : opt.sizes) {
@@ -216,7 +217,7 @@ void test_allreduce(bool in_place)
     }
 }
 
-/* To the next rank, from the previous one. */
+/* Sends to the next rank and receives from the previous one. */
 void test_sendrecv()
 {
     int to = (me.rank + 1) % me.ranks, from = (me.rank + me.ranks - 1) % me.ranks;

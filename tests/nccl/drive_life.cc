@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* nccldrive: the lives of communicators: split, several at once, made again, aborted, and peers that die or stop. */
+/* nccldrive: lifetimes of communicators: split, several at once, recreated, aborted, and with
+ * peers that die or stop */
 #include "nccl/drive.h"
 
 #include <dirent.h>
@@ -76,7 +77,7 @@ void one_round()
     me.iters = iters;
 }
 
-/* Halves by parity, each all-reduces; then all together again. */
+/* Halves by parity all-reduce separately, and then all ranks together again. */
 void test_split()
 {
     Rank whole = me;
@@ -153,7 +154,7 @@ bool more_than(const Holdings &h, const Holdings &first)
            h.stats_files > first.stats_files;
 }
 
-/* The resources once threads that are already ending have ended; they may need a moment. */
+/* Returns the resources after ending threads have ended, which may take a moment. */
 Holdings settled(const Holdings &first)
 {
     Holdings h = holdings();
@@ -162,11 +163,12 @@ Holdings settled(const Holdings &first)
     return h;
 }
 
-/* Destroyed and made again: what the process holds after the last time is what it held after the first. */
+/* Communicators are destroyed and recreated. The process holds after the last destruction what it
+ * held after the first. */
 void test_reinit()
 {
     Holdings first = {1L << 30, 1L << 30, 1L << 30, 1L << 30, 0};
-    one_round(); /* what is made at the first use stays */
+    one_round(); /* objects of the first use stay */
     for (int i = 0; i < me.iters; i++) {
         NC(ncclCommFinalize(me.comm));
         NC(ncclCommDestroy(me.comm));
@@ -186,7 +188,8 @@ void test_reinit()
     }
 }
 
-/* The others begin an all-reduce that rank 0 never joins; all abort, and a new communicator works. */
+/* The others begin an all-reduce that rank 0 never joins. All ranks abort, and a new communicator
+ * works. */
 void test_abort()
 {
     size_t n = size_t(4) << 20;
@@ -208,7 +211,7 @@ void test_abort()
     CU(cudaFree(out));
 }
 
-/* Waits until NCCL reports an error or SECONDS have passed. */
+/* Waits until NCCL reports an error, or SECONDS have passed. True if there was an error. */
 bool error_within(double seconds)
 {
     double start = now();
@@ -224,8 +227,8 @@ bool error_within(double seconds)
     return false;
 }
 
-/* Waits for the stream. False where NCCL reports an error first: on a busy machine the peer that dies in the next operation
- * may do so while others are still in this one. */
+/* Waits for the stream. False if NCCL reports an error first: on a busy machine the peer that
+ * dies in the next operation may do so while others are still in this one. */
 bool ends_well()
 {
     while (cudaStreamQuery(me.stream) == cudaErrorNotReady)
@@ -234,8 +237,8 @@ bool ends_well()
     return true;
 }
 
-/* The last rank is killed or stops in the middle of (IDLE: before) an all-reduce; all others return by
- * ncclCommAbort, and so does a stopped one that continues. */
+/* The last rank is killed, or stops, in the middle of an all-reduce (IDLE: before it). All others
+ * return by ncclCommAbort, and so does a stopped rank that continues. */
 void test_dead(bool stop, bool idle)
 {
     size_t n = size_t(16) << 20;
@@ -265,7 +268,7 @@ void test_dead(bool stop, bool idle)
     CU(cudaStreamSynchronize(me.stream));
 }
 
-/* The last rank stops while communicators are being made; the others abort theirs. */
+/* The last rank stops while communicators are being created. The others abort theirs. */
 void test_stopped_init()
 {
     NC(ncclCommDestroy(me.comm));

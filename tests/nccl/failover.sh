@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Part failover of tests/nccl/run, which reads this file: lanes break in mid-collective and are replaced; the results are
-# right, and NCCL notices nothing.
+# The part `failover` of tests/nccl/run, which sources this file. Lanes break in mid-collective and are replaced. The
+# results are right, and NCCL reports nothing.
 
-# outlived NAME LANES: beside drive's verdict, ends of comms went on over LANES (the plugin's log says so, and that is
-# how we know that the fault fired), and no warning is NCCL's own.
+# outlived NAME LANES: true if drive's verdict is good, ends of comms went on over LANES, and no warning is NCCL's
+# own. The plugin's log names LANES, which shows that the fault fired.
 outlived() {
     local log=$logs/$1.log n
     n=$(grep -acE "failover: .* connected again after [0-9.]+ s: $2" "$log")
@@ -22,7 +22,7 @@ outlived() {
 }
 outliving=(--iters 40 --warmup 0 --sizes 4,64K,1M allreduce sendrecv)
 
-# breaks NETWORK NAME RANKS LANES RULE: over software verbs with a fault script
+# breaks NETWORK NAME RANKS LANES RULE: runs over software verbs with a fault script
 breaks() {
     local name=$1-failover-$2-$3
     network "$1" || return
@@ -32,7 +32,8 @@ breaks() {
     outlived "$name" "$4"
 }
 
-# interfaces NAME: a network namespace with two interfaces for the plugin. NCCL's own connections use lo and are spared.
+# interfaces NAME: makes a network namespace with two interfaces for the plugin. NCCL's own connections use lo and
+# are not broken.
 interfaces() {
     local i
     space=pvn-nccl-$$-$1
@@ -48,7 +49,7 @@ interfaces() {
     done
 }
 
-# loses NAME RANKS: the address of one of two interfaces is withdrawn. No parameter asks for failover.
+# loses NAME RANKS: withdraws the address of one of two interfaces. No parameter enables failover.
 loses() {
     local name=$1 space job
     interfaces "$name" || return
@@ -67,11 +68,11 @@ loses() {
     outlived "$name" 'tcp on en1'
 }
 
-# resets NAME RANKS: TCP connections are reset again and again.
+# resets NAME RANKS: resets TCP connections again and again
 resets() {
     local name=$1 space job
     interfaces "$name" || return
-    # A connection that is lost before it was ever up ends the job, so the ring has to be there first.
+    # The loss of a connection before the ring is up ends the job. So the resets begin after that.
     # shellcheck disable=SC2046
     (
         until grep -aqs '^\[0\] ok ' "$logs/$name.log"; do sleep 0.1; done

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* A double of libcuda.so.1 for the plugin, on top of that of the CUDA runtime: its GPUs and its memory, seen through the
- * driver's interface. It has what the plugin calls (plugin/memory/cuda_abi.h), no more. A peer-memory client can
- * register this memory, there are no dma-bufs, and what a NIC has written needs a flush. */
+/* A double of libcuda.so.1 for the plugin, on top of the double of the CUDA runtime: the GPUs and
+ * memory of the latter through the driver's interface. It has only the functions that the plugin
+ * calls (plugin/memory/cuda_abi.h). A peer-memory client can register this memory. There are no
+ * dma-bufs. Data that a NIC has written need a flush. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -38,7 +39,7 @@ int current()
     cudaGetDevice(&d);
     return d;
 }
-thread_local std::vector<int> pushed; /* the devices that were current before */
+thread_local std::vector<int> pushed; /* the devices that were current before each push */
 
 bool range_of(CUdeviceptr p, CUdeviceptr *base, size_t *size)
 {
@@ -180,7 +181,7 @@ DRIVER cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p)
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
-/* As the driver: 0 for each attribute of memory that is not CUDA's. */
+/* Gives 0 for each attribute of memory that is not CUDA's, as the driver does. */
 DRIVER cuPointerGetAttributes(unsigned n, CUpointer_attribute *a, void **data, CUdeviceptr p)
 {
     for (unsigned i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/nccl/: a double of the CUDA runtime on which a real NCCL runs without a GPU (README.md). What can be tested of it
-# without NCCL is tested here; the rest is compiled by tests/nccl/run against the NCCL that it is given.
+# tests/nccl/: a double of the CUDA runtime on which a real NCCL runs without a GPU (README.md). The parts that need
+# no NCCL are tested here. tests/nccl/run compiles the rest against the NCCL that it is given.
 EXTRA_DIST += tests/nccl/README.md tests/nccl/run tests/nccl/failover.sh tests/nccl/cudart.map tests/nccl/mktopo.py \
     tests/nccl/libcuda.cc tests/nccl/nvml.c tests/nccl/one_version.c tests/nccl/player.cc tests/nccl/profiler.cc tests/nccl/double.sh tests/nccl/drive.h tests/nccl/drive.cc tests/nccl/drive_coll.cc \
     tests/nccl/drive_life.cc tests/support/reset_tcp.py
@@ -12,7 +12,7 @@ tests_nccl_test_cudart_SOURCES = tests/nccl/test_cudart.cc
 tests_nccl_test_cudart_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_nccl_test_cudart_LDADD = $(TEST_LDADD)
 if HAVE_CUDART_H
-# The soname is the real library's.
+# The soname is that of the real library.
 check_LTLIBRARIES += tests/nccl/libcudart.la tests/nccl/libtestplayer.la
 tests_nccl_libcudart_la_SOURCES = tests/nccl/cudart.h tests/nccl/player.h tests/nccl/cudart_device.cc \
     tests/nccl/cudart_memory.cc tests/nccl/cudart_stream.cc

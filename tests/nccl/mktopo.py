@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Prints an NCCL topology: T GPUs with NVLink, a switch for each, NICs beside the last: mktopo.py T NETNAME,.. [BUSID of the first]
+# Prints an NCCL topology of T GPUs with NVLink, a switch for each, and NICs beside the last: mktopo.py T NETNAME,..
+# [BUSID of the first]
 import sys
 T=int(sys.argv[1]); nets=sys.argv[2].split(","); dev=sys.argv[3] if len(sys.argv)>3 else "0000:3b:00.0"
 S='vendor="0x1000" device="0xc010" subsystem_vendor="0x1000" subsystem_device="0xa064" link_speed="16.0 GT/s PCIe" link_width="16"'

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* A double of libnvidia-ml.so.1: the functions without which NCCL does not start. No NVLink, no fabric. */
+/* A double of libnvidia-ml.so.1, with the functions that NCCL needs to start. It has no NVLink
+ * and no fabric. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ int nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, int index, int *statu
     return 0;
 }
 
-/* The first fields of nvmlPciInfo_t are the same in all its versions; no more is written. */
+/* The first fields of nvmlPciInfo_t are equal in all its versions. Only these are written. */
 struct pci_info {
     char bus_id[16];
     unsigned domain, bus, device, pci_device_id, pci_sub_system_id;

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The plugin, exporting a single version of NCCL's interface: NCCL takes the newest that it finds, so that is how an
- * older one is tried. Compiled once for each, with PVN_TABLE=ncclNetPlugin_vN. The plugin is found as NCCL finds it, by
+/* A library that exports one version of NCCL's interface to the plugin. NCCL takes the newest
+ * version that it finds, so an older one is tested by this library. It is compiled once for each
+ * version, with PVN_TABLE=ncclNetPlugin_vN, and finds the plugin as NCCL does, by
  * LD_LIBRARY_PATH. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,7 +15,7 @@
 #define TEXT_OF(name) #name
 #define TEXT(name)    TEXT_OF(name)
 
-/* A table is a structure of pointers; the largest of today has 22. */
+/* A table is a structure of pointers. The largest one so far has 22. */
 __attribute__((visibility("default"))) void *PVN_TABLE[64];
 
 static void refuse(const char *what)

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* Executes NCCL's kernels on the CPU: what their SIMPLE protocol does with the proxy thread, for ncclSend and
- * ncclRecv and for the ring algorithms of AllReduce, ReduceScatter and Reduce (sums of float32), AllGather and
- * Broadcast, and their LL protocol for ncclSend, ncclRecv and AllReduce. Compiled against the headers of the NCCL that
- * it executes for, and with the table of functions that its build generated (functable.h). See README.md. */
+/* Executes NCCL's kernels on the CPU. It plays the GPU's part of NCCL's protocols with the proxy
+ * thread: SIMPLE for ncclSend, ncclRecv and the ring algorithms of AllReduce, ReduceScatter and
+ * Reduce (sums of float32), AllGather and Broadcast, and LL for ncclSend, ncclRecv and AllReduce.
+ * It is compiled against the headers of the NCCL for which it executes, and with the table of
+ * functions that NCCL's build generated (functable.h). See README.md. */
 #include "nccl/player.h"
 
 #include "collectives.h"
@@ -48,7 +49,7 @@ const char *function_name(int id)
     return nullptr;
 }
 
-/* ---- fibers: one per channel and one per transfer of a group of sends and receives ---- */
+/* ---- fibers: one per channel, and one per transfer of a group of sends and receives ---- */
 
 struct Fiber {
     ucontext_t context;
@@ -107,7 +108,7 @@ struct Play {
         Fiber *f = current;
         swapcontext(&f->context, &scheduler);
     }
-    /* False: NCCL set the abort flag. */
+    /* Returns false if NCCL set the abort flag. */
     bool wait_for(const std::function<bool()> &ready)
     {
         while (!ready()) {
@@ -221,7 +222,7 @@ class Simple
             c_.play->wait_for([=] { return *size == -1; });
         }
     }
-    /* Offsets in bytes. P2P: a registered buffer is moved by the proxy alone. */
+    /* Offsets are in bytes. P2P: the proxy alone moves a registered buffer. */
     void go(bool recv, bool send, From src, From dst, size_t src_at, size_t dst_at, ssize_t bytes,
             bool p2p = false)
     {
@@ -297,8 +298,9 @@ class Simple
     uint64_t rstep_ = 0, sstep_ = 0;
 };
 
-/* The LL protocol: lines of two 4-byte words with a flag each. The receiver reads the lines while the network writes
- * them, 8 bytes at a time as a GPU does, so this also finds a network that stores a flag before its word. */
+/* The LL protocol has lines of two 4-byte words with a flag each. The receiver reads the lines
+ * while the network writes them, 8 bytes at a time as a GPU does. So this also finds a network
+ * that stores a flag before its word. */
 class Ll
 {
   public:

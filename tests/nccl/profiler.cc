@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* A profiler plugin for the NCCL at hand (its interface v5), which counts the events of the network plugin: how many began and
- * ended, of which kind, and their bytes. One line for each communicator when that is finalized. */
+/* A profiler plugin for the NCCL at hand (interface v5) that counts the network plugin's events:
+ * how many of each kind began and ended, and their bytes. It prints one line for each
+ * communicator when that is finalized. */
 #include <nccl.h>
 #include <stdint.h>
 #include <stdio.h>

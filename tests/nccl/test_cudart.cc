@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* The double of libcudart.so.13 as far as it can be tested without NCCL: memory, streams, events,
- * launches. */
+/* The double of libcudart.so.13, as far as it can be tested without NCCL: memory, streams,
+ * events, launches */
 #include <gtest/gtest.h>
 
 #ifdef PVN_HAVE_CUDART
