@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# An all-to-all of 8 ranks over RDMA on softverbs, the same bytes over more and more comms: throughput, processor time
-# and memory as comms grow, medians with (min..max), and a chart in text. All ranks share this machine: the figures
-# compare numbers of comms, they say nothing about a network. What softverbs takes for the device is in the memory.
+# An all-to-all of 8 ranks over RDMA on softverbs moves the same bytes over more and more comms. The script prints
+# throughput, processor time and memory as comms grow, medians with (min..max), and a chart in text. All ranks share
+# this machine. So the figures compare numbers of comms and say nothing about a network. The memory includes
+# softverbs' own for the device.
 # usage: tests/bench/alltoall.sh [--rounds N] [--ranks N] [--per-peer "1 2 4 8 16"] [--size BYTES] [--iters N] [--build DIR]
 set -u
 usage() { sed -n '7s/^# //p' "$0" >&2; exit 2; }
@@ -28,7 +29,7 @@ trap 'rm -rf "$tmp"' EXIT
 channels=1
 for n in $steps; do ((n <= channels)) || channels=$n; done
 
-# one PER-PEER: bus bandwidth, seconds of processor time per GB, KiB per comm, doorbells per message
+# one PER-PEER: prints bus bandwidth, seconds of processor time per GB, KiB per comm, and doorbells per message
 one() {
     rm -rf "$tmp/fabric" "$tmp/sys"
     mkdir "$tmp/fabric" "$tmp/sys"

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The table of peer_rdma.sh's comms that are set up at once, out of lines "comms side s cpu_s sender_KiB receiver_KiB", a column for
-# each of `sides`. Read behind median.awk.
+# Makes the table of peer_rdma.sh's comms that are set up at once, from lines "comms side s cpu_s sender_KiB
+# receiver_KiB". It has a column for each of `sides`. Loaded after median.awk.
 {
     if (!($1 in known)) {
         known[$1] = 1

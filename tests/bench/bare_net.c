@@ -154,7 +154,7 @@ static int dial(const void *handle)
     return fd < 0 || connect(fd, handle, sizeof(struct sockaddr_in)) != 0 ? -1 : fd;
 }
 
-/* 1 it has come, 0 it has not, -1 the connection is broken. */
+/* Returns 1 if the greeting has come, 0 if it has not, -1 if the connection is broken. */
 static int greeted(int fd)
 {
     char greeting[GREETING];
@@ -188,7 +188,7 @@ static ncclResult_t bare_connect(void *ctx, int dev, void *handle, void **comm,
     return rc < 0 ? ncclRemoteError : ncclSuccess;
 }
 
-/* The stream is the first of a comm's two connections, as they are dialled in that order. */
+/* The stream is the first of a comm's two connections, because they are dialled in that order. */
 static ncclResult_t bare_accept(void *listener, void **comm, ncclNetDeviceHandle_v12_t **dev_comm)
 {
     struct comm *l = listener, *c = l->accepting;
@@ -228,14 +228,14 @@ static ncclResult_t bare_dereg(void *comm, void *mr)
     return ncclSuccess;
 }
 
-/* The call's result: 1 something moved, 0 the kernel has no room or no bytes, -1 the stream is
- * broken. */
+/* Returns the call's result: 1 if bytes moved, 0 if the kernel has no room or no bytes, -1 if the
+ * stream is broken. */
 static int outcome(ssize_t n)
 {
     return n > 0 ? 1 : n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
-/* Rest of the header and rest of the payload, as far as `size` bytes of it. */
+/* Returns the rest of the header and of the payload, up to `size` bytes of the payload. */
 static int pieces(struct request *r, size_t size, struct iovec *iov)
 {
     size_t in_head = r->moved < HEADER ? r->moved : HEADER, in_data = r->moved - in_head;
@@ -247,13 +247,13 @@ static int pieces(struct request *r, size_t size, struct iovec *iov)
     return n;
 }
 
-/* The kernel has all of a send. */
+/* True if the kernel has taken all of a send. */
 static bool written(const struct request *r)
 {
     return r->moved == HEADER + r->size;
 }
 
-/* The receiver acknowledges it, and until then its send is not done. */
+/* True if the receiver acknowledges this send, which is not done until then. */
 static bool is_acknowledged(const struct request *r)
 {
     return acknowledges && r->size >= ACKNOWLEDGED_FROM;
@@ -270,7 +270,7 @@ static int send_some(struct comm *c, struct request *r)
     return outcome(n);
 }
 
-/* Sender: sends that the receiver has acknowledged are done. They are in order. */
+/* Sender: completes the sends that the receiver has acknowledged, in order. */
 static int take_acknowledgements(struct comm *c)
 {
     char bytes[NCCL_NET_MAX_REQUESTS];
@@ -303,7 +303,7 @@ static ssize_t from_carry(struct comm *c, const struct iovec *iov, int count)
     return (ssize_t)taken;
 }
 
-/* All of a message is here, and maybe more than that. */
+/* Completes a message whose bytes are all here, perhaps with more behind them. */
 static int finish(struct comm *c, struct request *r, size_t len)
 {
     size_t extra = r->moved - HEADER - len;
@@ -344,7 +344,7 @@ static int receive_some(struct comm *c, struct request *r)
     return r->moved >= HEADER && r->moved - HEADER >= r->head[0] ? finish(c, r, r->head[0]) : 1;
 }
 
-/* All that can be moved now. */
+/* Moves all bytes that can be moved now. */
 static ncclResult_t progress(struct comm *c)
 {
     while (c->next != c->posted) {
@@ -359,7 +359,7 @@ static ncclResult_t progress(struct comm *c)
     return ncclSuccess;
 }
 
-/* NULL where all are in use. */
+/* Returns NULL if all requests are in use. */
 static struct request *post(struct comm *c, void *data, size_t size)
 {
     struct request *r = &c->req[c->posted % NCCL_NET_MAX_REQUESTS];

@@ -125,7 +125,7 @@ static bool open_first_device(void)
     return pd && ibv_query_port(ctx, 1, &port) == 0;
 }
 
-/* The address of the interface that NCCL_SOCKET_IFNAME names, without which it is loopback's. */
+/* Finds the address of the interface that NCCL_SOCKET_IFNAME names, or loopback's if it is unset. */
 static void find_address(void)
 {
     const char *name = getenv("NCCL_SOCKET_IFNAME");
@@ -170,7 +170,7 @@ static ncclResult_t bare_properties(int dev, ncclNetProperties_v12_t *p)
     return ncclSuccess;
 }
 
-/* A comm with a queue pair that is not connected; NULL: the device does not have it. */
+/* Returns a comm with an unconnected queue pair, or NULL if the device cannot create it. */
 static struct comm *comm_new(int fd, bool sender)
 {
     struct comm *c = fd < 0 ? NULL : calloc(1, sizeof(*c));
@@ -294,7 +294,7 @@ static ncclResult_t bare_dereg(void *comm, void *mr)
     return ibv_dereg_mr(mr) == 0 ? ncclSuccess : ncclSystemError;
 }
 
-/* Takes what is in the completion queue. */
+/* Takes all completions from the completion queue. */
 static ncclResult_t take_completions(struct comm *c)
 {
     struct ibv_wc wc[MAX_SIGNALLED];
@@ -309,7 +309,7 @@ static ncclResult_t take_completions(struct comm *c)
     return n < 0 ? ncclSystemError : ncclSuccess;
 }
 
-/* Bytes of the ring to where they are in the peer's. */
+/* Writes bytes of the ring to the equal offset in the peer's ring. */
 static ncclResult_t write_ring(struct comm *c, const void *from, uint32_t len)
 {
     bool signalled = ++c->unsignalled == SIGNAL_EVERY;
@@ -330,7 +330,7 @@ static ncclResult_t write_ring(struct comm *c, const void *from, uint32_t len)
     return ibv_post_send(c->qp, &wr, &bad) == 0 ? ncclSuccess : ncclSystemError;
 }
 
-/* Sender: which entries have come, and what they say. */
+/* Sender: reads the entries that have come, and their acknowledgements. */
 static void read_entries(struct comm *c)
 {
     const struct entry *e = entry_of(c, c->cleared);
@@ -340,7 +340,7 @@ static void read_entries(struct comm *c)
     }
 }
 
-/* Receiver: writes the entries of all receives, where they are enough or the sender has none. */
+/* Receiver: writes the entries of all receives, once they are enough or the sender has none. */
 static ncclResult_t offer(struct comm *c)
 {
     if ((int32_t)(c->offered - c->moved) < 0)
@@ -356,7 +356,7 @@ static ncclResult_t offer(struct comm *c)
     return write_ring(c, entry_of(c, first), n * (uint32_t)sizeof(struct entry));
 }
 
-/* The message to where its entry says, its number into the ring. */
+/* Writes the message to its entry's address, and its number into the ring. */
 static ncclResult_t write_message(struct comm *c, struct request *r, size_t size, struct ibv_mr *mr)
 {
     const struct entry *e = entry_of(c, c->moved);
@@ -440,7 +440,7 @@ static ncclResult_t bare_iflush(void *comm, int n, void **data, int *sizes, void
     return ncclSuccess;
 }
 
-/* A large send: is the message at the receiver? */
+/* Checks, for a large send, that the receiver has the message. */
 static ncclResult_t look(struct comm *c, const struct request *r, bool *there)
 {
     ncclResult_t rc = ncclSuccess;
@@ -451,7 +451,7 @@ static ncclResult_t look(struct comm *c, const struct request *r, bool *there)
     return rc;
 }
 
-/* Receives complete in order, and callers test them in order. */
+/* Receives complete in order. Callers test them in order. */
 static ncclResult_t bare_test(void *request, int *done, int *sizes)
 {
     struct request *r = request;

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Which measurements of a run can be compared: those during which the time from processor to processor (core_distance.c) stayed
-# what it was in most of them. A hypervisor moves between two or three such times, far apart, so their median may be none of them.
+# Selects the measurements of a run that can be compared: those during which the time from processor to processor
+# (core_distance.c) stayed at its most frequent value. A hypervisor moves between two or three such times, far apart,
+# so their median may be none of them.
 function alike(a, b) { return a <= 1.5 * b && b <= 1.5 * a }
 # The time before and after measurement m, in ns, is before[m] and after[m]. Returns the usual one, 0 without a steady measurement.
 function usual_distance(before, after,    i, j, count, most, usual) {

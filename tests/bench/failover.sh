@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# How often a failover succeeds and how long it takes: a ring all-reduce between two processes, every element checked,
+# How often a failover succeeds, and how long it takes. A ring all-reduce between two processes checks every element,
 # on softverbs as a PVRDMA adapter, and on TCP in a network namespace of its own (root), whose connections are reset.
-# One fault and more in each run. "fired": runs in which a comm was connected again; "survived": of these, with right
-# sums to the end. Times: from the moment at which an end has noticed the loss until it goes on with other lanes. "port
-# returns": the port comes back after 2 s; from then until the last end uses RDMA again.
+# Each run has at least one fault. "fired" counts the runs in which a comm was connected again. "survived" counts
+# those of them with right sums to the end. A time runs from the moment when an end notices the loss until it goes on
+# with other lanes. "port returns": the port comes back after 2 s, and the time runs from then until the last end
+# uses RDMA again.
 # usage: tests/bench/failover.sh [--build DIR] [--rounds N] [--kinds "queue-pair port device reset return"] [--modes "record imm send"]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -34,7 +35,7 @@ plugin=$build/.libs/libnccl-net-pvrdma.so
 softverbs=$build/tests/softverbs/.libs/libsoftverbs.so
 export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1 NCCL_PVRDMA_STATS_DIR=$tmp/stats
 
-# A fabric without anybody, and this rule.
+# new_fabric RULE: makes a fabric without processes, with this rule
 new_fabric() {
     rm -rf "$tmp/fabric" "$tmp/sys"
     mkdir -p "$tmp/fabric" "$tmp/sys"
@@ -44,13 +45,13 @@ verbs=(NCCL_PVRDMA_VERBS_LIB="$softverbs" PVN_SOFTVERBS_PROFILE=pvrdma PVN_SOFTV
     PVN_SOFTVERBS_SYSFS="$tmp/sys" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys" PVN_SOFTVERBS_FAULTS="$tmp/rules")
 ring=("$build/pvn-perf" ring --check --verbose --plugin "$plugin" --sizes 1M --warmup 0)
 
-# rule MODE RULE: one run
+# rule MODE RULE: makes one run
 rule() {
     new_fabric "$2"
     env "${verbs[@]}" NCCL_PVRDMA_RDMA_MODE="$1" timeout 100 "${ring[@]}" --ranks 2 --iters 200 >"$tmp/log" 2>&1 </dev/null
 }
 
-# until_said TIMES PATTERN: 60 s at most
+# until_said TIMES PATTERN: waits until the log has TIMES lines with PATTERN, for 60 s at most
 until_said() {
     local _
     for _ in $(seq 3000); do
@@ -78,7 +79,7 @@ reset() {
 }
 
 command_fabric() { env "${verbs[@]}" python3 "$src/tests/rdma/softverbs_command.py" "$@"; }
-# The seconds between the port's return and the last end's go to $tmp/returns.
+# Adds the seconds between the port's return and the last end's to $tmp/returns.
 port_returns() {
     local pid began
     new_fabric "set stay 1" # also while nobody has the adapter open
@@ -95,7 +96,7 @@ port_returns() {
     wait "$pid"
 }
 
-# row KIND MODE RUNS: of $tmp/times, $tmp/fired and $tmp/survived
+# row KIND MODE RUNS: prints a row from $tmp/times, $tmp/fired and $tmp/survived
 row() {
     local times
     times=$(sort -n "$tmp/times" | awk '{ t[NR] = $1 * 1000 } END { if (NR) printf "%10.0f %10.0f", t[int((NR + 1) / 2)], t[NR]; else printf "%10s %10s", "-", "-" }')
@@ -103,7 +104,7 @@ row() {
         "$(wc -l <"$tmp/times")" "$times"
 }
 begin() { for i in times fired survived returns; do : >"$tmp/$i"; done; }
-# After a run.
+# count: evaluates the log after a run
 count() {
     sed -n 's/.*connected again after \([0-9.]*\) s:.*/\1/p' "$tmp/log" >>"$tmp/times"
     grep -q 'connected again after' "$tmp/log" && echo >>"$tmp/fired"

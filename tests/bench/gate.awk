@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The verdicts of tests/bench/gate.sh. Read behind distance.awk and median.awk. Files: counts ("WHAT;BASE;THIS", less is better), then the CSV of tests/bench/tcp.sh.
+# Prints the verdicts of tests/bench/gate.sh. Loaded after distance.awk and median.awk. Files: counts
+# ("WHAT;BASE;THIS", less is better), then the CSV of tests/bench/tcp.sh.
 function row(what, ratio, detail, verdict) {
     printf "%-42s %6.3f  %-32s %s\n", what, ratio, detail, verdict
     nworse += verdict == "worse"

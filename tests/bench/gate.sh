@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Compares this build with the one of another commit, in what the plugin is for: over TCP the latency of a lone 8-byte
-# message, 8 bytes and 64 KiB over 16 comms of one thread, 1 MiB from pinned memory and the ring without sums, all with
-# the two builds in turn; over RDMA (softverbs) instructions and doorbells per message, which do not depend on the host.
-# Prints a line for each with a verdict: better, same, worse, or too noisy, and ends with status 1 if one is worse.
+# Compares this build with the build of another commit, in the plugin's main uses. Over TCP, with the two builds in
+# turn: the latency of a lone 8-byte message, 8 bytes and 64 KiB over 16 comms of one thread, 1 MiB from pinned
+# memory, and the ring without sums. Over RDMA (softverbs): instructions and doorbells per message, which do not
+# depend on the host. Prints a line for each with a verdict: better, same, worse, or too noisy. Exits with status 1
+# if one is worse.
 # usage: tests/bench/gate.sh BASE [--build DIR] [--rounds N] [--counts]
 # BASE: a commit, which is built in a temporary directory, or a build tree. --counts: only instructions and doorbells.
 set -eu
@@ -39,7 +40,7 @@ if [[ ! -d $base ]]; then
 fi
 [[ -e $base/.libs/libnccl-net-pvrdma.so ]] || { echo "$base is not a build tree: no .libs/libnccl-net-pvrdma.so" >&2; exit 2; }
 
-# Lines "WHAT;BASE;THIS" where less is better, of two files with lines "WHAT;VALUE".
+# Prints lines "WHAT;BASE;THIS", where less is better, from two files with lines "WHAT;VALUE".
 join_counts() { awk -F';' 'NR == FNR { base[$1] = $2; next } $1 in base { print $1 ";" base[$1] ";" $2 }' "$1" "$2"; }
 count() {
     local dir=$1 out=$2
@@ -55,6 +56,6 @@ touch "$tmp/tcp.csv"
 [[ -n $counts ]] || "$src/tests/bench/tcp.sh" --build "$build" --rounds "$rounds" --plugin base="$base/.libs/libnccl-net-pvrdma.so" \
     --comms 16 --only latency:8 --only comms:8,64K --only bandwidth:1M --only nosums2 --csv "$tmp/tcp.csv" >&2
 
-# Instructions are the same in every run; doorbells depend a little on how two processes meet.
+# Instructions are equal in every run. Doorbells depend a little on the timing of the two processes.
 join_counts "$tmp/base.counts" "$tmp/this.counts" >"$tmp/counts"
 awk -F'[;,]' -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/gate.awk" "$tmp/counts" "$tmp/tcp.csv"

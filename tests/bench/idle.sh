@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # The cost of comms while nothing moves on them: time per test() call as their number grows, memory per comm, and
-# (with perf) system calls per test() call, sched_yield of the waiting loop aside. Needs no root; the two
-# ranks talk over the interface that the plugin chooses.
+# (with perf) system calls per test() call without the waiting loop's sched_yield. It needs no root. The two ranks
+# talk over the interface that the plugin chooses.
 # usage: tests/bench/idle.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--comms LIST] [--build DIR]
 set -eu
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,7 +19,7 @@ while (($#)); do
 done
 perf=$build/pvn-perf
 [[ -x $perf ]] || { echo "no $perf: build first, or give --build DIR" >&2; exit 2; }
-# The plugin under test comes first, unless others were named without it.
+# The plugin under test comes first, unless only others were named.
 [[ " ${args[*]-} " == *" --plugin "* ]] || args+=(--plugin "pvrdma=$build/.libs/libnccl-net-pvrdma.so")
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -35,12 +35,11 @@ for n in ${comms//,/ }; do
     measure 1 "$n" | awk -F, '{ printf "%-12s %6d %10.4f %10.1f\n", $1, $2, $3, $5 }'
 done
 
-# perf counts without slowing the run; under strace a rank is so slow that whatever it does once in a while, it does
-# at every call.
+# perf counts without slowing the run. strace slows a rank so much that it would do its periodic work in every call.
 perf stat -e raw_syscalls:sys_enter true >/dev/null 2>&1 ||
     { echo "skip system calls: 'perf stat -e raw_syscalls:sys_enter' does not work here"; exit 0; }
-# All system calls of a run, its test() calls and its passes (each has one sched_yield). Two runs of different
-# length: what set-up and tear-down call is the same in both.
+# calls: prints all system calls of a run, its test() calls and its passes (each has one sched_yield). Two runs of
+# different length are compared, because the calls of set-up and tear-down are equal in both.
 calls() {
     perf stat -e raw_syscalls:sys_enter -x, -o "$tmp/perf" "$perf" p2p --ranks 2 --idle "$1" --channels 10 \
         "${one[@]}" --quiet --csv "$tmp/csv" 2>/dev/null

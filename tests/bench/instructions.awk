@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Reads a callgrind file with callers: the instructions of the objects whose path matches `object`, code inlined into them
-# included, by the function of messages.c that they ran below. Prints those of each of `phases`, in that order.
+# Reads a callgrind file with callers. For each function of messages.c in `phases`, in that order, prints the
+# instructions that ran below it in objects whose path matches `object`, including code inlined into them.
 BEGIN {
     n = split(phases, phase)
 }
 
-# "(number) name" the first time, "(number)" from then on
+# A name appears as "(number) name" the first time, and as "(number)" after that.
 function known(line, names,   id) {
     id = substr(line, 1, index(line, ")"))
     if (length(line) > length(id))
@@ -30,7 +30,7 @@ function known(line, names,   id) {
         if (index(callers "\047", "\047" phase[i] "\047"))
             below = phase[i]
 }
-# The line behind calls= is what the callee used.
+# The line after calls= has the callee's cost.
 /^calls=/ {
     getline
     next

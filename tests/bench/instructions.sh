@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Instructions that the plugin executes per message, by callgrind: both ends in one process on
-# softverbs as a PVRDMA device, one message at a time and eight in flight. Only the plugin's own object
-# counts, not softverbs nor the C library, and only while messages move. "all" is every call of both
-# ends. "useful" is one isend and one irecv that gave a request and the two tests that found it done;
-# a run before the one that is counted shows which calls these are. The last columns are what a call
-# costs that gets nothing done, one of many in a row. The two-sided mode is counted without failover, with
-# which its calls depend on when the receiver's credits come.
+# Counts the instructions that the plugin executes per message, by callgrind. Both ends run in one process on
+# softverbs as a PVRDMA device, with one message at a time and eight in flight. Only the plugin's own object counts,
+# without softverbs and the C library, and only while messages move. "all" is every call of both ends. "useful" is
+# one isend and one irecv that gave a request, and the two tests that found it done. A run before the counted one
+# shows which calls these are. The last columns are the cost of a call that gets nothing done, one of many in a row.
+# The two-sided mode is counted without failover, with which its calls depend on the time at which the receiver's
+# credits come.
 # --ports N: a comm over N joined adapters; --qps N: over N queue pairs of each; --profile roce: on an adapter
 # whose completion queue is cheap to poll.
 # usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"] [--bytes "8 4096"] [--ports N] [--qps N] [--profile NAME]
@@ -41,11 +41,11 @@ mkdir "$tmp/sys"
 export NCCL_PVRDMA_TRANSPORT=rdma NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so
 export PVN_SOFTVERBS_PROFILE=$profile PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
 
-# The first 256 of a comm set their places in its rings, 56 instructions each.
+# A comm's first 256 messages initialise its rings, which costs 56 instructions each.
 count=2000
 phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
 
-# instructions BYTES DEPTH: sum of each phase, then the counts that messages prints
+# instructions BYTES DEPTH: prints the sum of each phase, then the counts that messages prints
 instructions() {
     local calls run=("$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" "$count" "$1" "$2" "$tmp/outcomes")
     rm -f "$tmp/outcomes"

@@ -93,7 +93,8 @@ static void load(const char *plugin)
     check(n > 0, "devices", "there is none");
 }
 
-/* One end of all comms: handles go from the receiver, whose listen comms these are, to the sender. */
+/* Sets up one end of all comms. The receiver owns these listen comms, and sends their handles to
+ * the sender. */
 static struct report set_up(int fd, int count, bool sends)
 {
     char(*handle)[NCCL_NET_HANDLE_MAXSIZE] = calloc((size_t)count, sizeof(*handle));

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Cost of a lookup in the registration cache, by the number of regions. Prints a table; asserts
- * nothing. usage: memcache [LOOKUPS], 1000000 by default */
+/* Measures the cost of a lookup in the registration cache by the number of regions. It prints a
+ * table and asserts nothing. usage: memcache [LOOKUPS], 1000000 by default */
 #include <stdio.h>
 #include <stdlib.h>
 

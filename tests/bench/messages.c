@@ -43,7 +43,7 @@ struct end {
     long posted, done;
 };
 
-/* '+' for each isend and test of the messages that came to something, '-' for one that did not. */
+/* '+' for each isend and test of the messages that succeeded, '-' for one that did not */
 static struct {
     FILE *file;
     bool written; /* by the first run */
@@ -78,7 +78,7 @@ __attribute__((noinline)) void post_receive(struct end *e, size_t size, int dept
     e->posted += *req != NULL;
 }
 
-/* The next call's outcome in the first run; in the first run itself true. */
+/* Returns the next call's outcome in the first run. In the first run itself it returns true. */
 static bool expected(void)
 {
     return !outcomes.written || fgetc(outcomes.file) == '+';
@@ -192,9 +192,9 @@ __attribute__((noinline)) void test_of_send(struct end *e)
     one_test(e);
 }
 
-/* One more message: sent before it can be, its receive tested before it is sent,
- * its send before the receiver has said anything. A sender may learn from its
- * queue that it is done all the same. */
+/* Moves one more message: sent before it can be, with its receive tested before it is sent, and
+ * its send tested before the receiver has acknowledged it. A sender may learn from its queue that
+ * it is done nevertheless. */
 static void in_vain(struct end *s, struct end *r, long count, size_t size)
 {
     void *data = r->buf;
@@ -223,7 +223,7 @@ static void in_vain(struct end *s, struct end *r, long count, size_t size)
         one_test(r->req[0] ? r : s);
 }
 
-/* The only device, or one joined of all. */
+/* Returns the only device, or one that joins all. */
 static int device(void)
 {
     ncclNetVDeviceProps_v12_t all = {0};
@@ -236,7 +236,7 @@ static int device(void)
     return dev;
 }
 
-/* The plugin has loaded the same file. */
+/* The plugin has loaded this file, too, so its counts are found here. */
 static struct sv_stats device_counts(void)
 {
     struct sv_stats now;

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The table of nccl.sh. Read behind distance.awk and median.awk. Its file has a row for each time: plugin, channels, round, test,
-# bytes, us, and the time from processor to processor before and after, in ns.
+# Makes the table of nccl.sh. Loaded after distance.awk and median.awk. Its file has a row for each time: plugin,
+# channels, round, test, bytes, us, and the time from processor to processor before and after, in ns.
 function cell(row, plugin,    m) {
     m = median(us[row, plugin])
     printf " %10.1f (%.0f..%.0f)", m, lo, hi

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The table of peer_faults.sh, out of rows network,fault,side,round,verdict,ended,gap,said. Read behind median.awk.
+# Makes the table of peer_faults.sh from rows network,fault,side,round,verdict,ended,gap,said. Loaded after
+# median.awk.
 {
     row = $1 "," $2
     if (!(row in known)) {

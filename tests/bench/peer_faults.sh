@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A real NCCL has faults over this plugin, and has them over its own transports: net_ib on software verbs (roce, pvrdma; joined: two
-# RoCE adapters that NCCL joins into one, where net_ib has its port failover and recovery on, and only the first adapter has the
-# fault), its sockets (tcp). Two ranks in network namespaces of their own, joined by two cables, alternate all-reduce and send/recv of 64 KiB
-# and 1 MiB with a pause behind each, as a training step computes; every byte is checked, without a GPU (tests/nccl). A fault comes
-# when the job runs, and counts only where it is known to have happened. What both use otherwise (NCCL's bootstrap) has the cable
-# en0, too.
-# A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended, and there
-# was no result for the limit), the longest time without a result, and the last warning that a user sees, which stands in the CSV
-# file alone. The table counts the verdicts of the rounds, and has medians of the times.
+# A real NCCL meets faults over this plugin, and over its own transports: net_ib on software verbs (roce, pvrdma), or
+# its sockets (tcp). joined: NCCL joins two RoCE adapters into one, for which net_ib has its port failover and
+# recovery on, and only the first adapter has the fault. Two ranks in network namespaces of their own, joined by two
+# cables, alternate all-reduce and send/recv of 64 KiB and 1 MiB. A pause follows each, as a training step computes.
+# Every byte is checked, without a GPU (tests/nccl). A fault comes while the job runs, and counts only if it is known
+# to have happened. NCCL's bootstrap, which both sides use, has the cable en0, too.
+# A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: no rank
+# ended, and no result came within the limit), the longest time without a result, and the last warning that a user
+# sees, which only the CSV file has. The table counts the verdicts of the rounds, and has medians of the times.
 # usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma joined tcp"]
 #            [--faults "NAME.."] [--sides "ours nccl"] [--pause-ms N] [--logs DIR] [--csv FILE]
-# --pause-ms: behind each of the tests (50). Longer ones leave more of the processors to others, of which this may be one.
+# --pause-ms: the pause after each test (50). Longer ones leave more of the processors to others.
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 nccl_src='' nccl_build='' build=$src/build rounds=5 over="roce pvrdma joined tcp" faults='' sides="ours nccl" pause_ms=50 logs='' csv=''
@@ -58,13 +58,14 @@ python3 "$src/tests/nccl/mktopo.py" 1 mlx5_0,mlx5_1 >"$tmp/joined.xml" || exit 1
 [[ -z $logs ]] || mkdir -p "$logs"
 csv=${csv:-$tmp/all.csv}
 
-# Seconds of the fault, in which a rank that is stopped, or a network that is away, gives no results.
+# The seconds of the fault, in which a stopped rank, or a network that is down, gives no results
 lasts() {
     case $1 in
     *-7s) echo 7 ;; *-10s) echo 10 ;; *-20s) echo 20 ;; *-30s) echo 30 ;; *-90s) echo 90 ;; *) echo 0 ;;
     esac
 }
-# Seconds of it in which a job goes on that does not stop.
+# The seconds of the fault in which a job that survives it gives results: none if a rank is paused or packets are
+# dropped
 goes_on() { case $1 in peer-paused-* | drops-*) echo 0 ;; *) lasts "$1" ;; esac; }
 hangs_after=90 # seconds behind the fault
 rdma_faults="none queue-pairs port port-7s device device-7s silence gid cq peer-paused-10s peer-paused-90s control-reset control-away-30s"
@@ -92,7 +93,7 @@ cables() {
     done
 }
 
-# rank SIDE NETWORK NAMESPACE RANK TEST..: one end of a job, each line behind the time at which it came
+# rank SIDE NETWORK NAMESPACE RANK TEST..: runs one end of a job, and puts the time before each line
 rank() {
     local side=$1 network=$2 space=$3 rank=$4 env=("${double_env[@]}" NCCL_DEBUG=INFO "NCCL_DEBUG_SUBSYS=INIT,NET")
     shift 4
@@ -104,12 +105,13 @@ rank() {
         env+=(NCCL_SOCKET_IFNAME=en0 PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="${network/joined/roce}" PVN_SOFTVERBS_SET="set stay 1"
             PVN_SOFTVERBS_SYSFS="$tmp/sys$rank" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$rank" NCCL_PVRDMA_VERBS_LIB="$soft")
         # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
-        # An adapter that ends no request is given up after four times its own time-outs and 5 s: 141 s by default, 7 s here.
+        # An adapter that completes no request is given up after four times its own timeouts and 5 s: 141 s by
+        # default, 7 s here.
         [[ $fault != silence ]] || env+=(NCCL_IB_TIMEOUT=14)
         [[ $side == ours ]] || env+=(NCCL_NET=IB NCCL_IB_GID_INDEX="$gid" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
     fi
     if [[ $network == joined ]]; then
-        # Joined devices have to be in NCCL's PCI tree, which has them from a file here.
+        # Joined devices must be in NCCL's PCI tree, which gets them from a file here.
         env+=(PVN_SOFTVERBS_DEVICES=2 NCCL_TOPO_FILE="$tmp/joined.xml" NCCL_NET_FORCE_MERGE="mlx5_0,mlx5_1" NCCL_PVRDMA_VDEVICE=1)
         [[ $side == ours ]] || env+=(NCCL_IB_RESILIENCY_PORT_FAILOVER=1 NCCL_IB_RESILIENCY_PORT_FAILOVER_MAX_ATTEMPTS=5
             NCCL_IB_RESILIENCY_PORT_RECOVERY=1)
@@ -121,7 +123,7 @@ rank() {
 stamp() { while IFS= read -r l; do echo "$EPOCHREALTIME $l"; done; }
 results() { grep -ac ' \[0\] ok ' "$tmp/log0"; }
 alive() { kill -0 "${ranks[$1]}" 2>/dev/null; }
-# Until rank 0 has that many results more, or 60 s.
+# Waits until rank 0 has so many more results, for 60 s at most.
 until_results() {
     local n=$(($(results) + $1))
     for _ in $(seq 600); do
@@ -132,19 +134,20 @@ until_results() {
     return 1
 }
 command_fabric() { PVN_SOFTVERBS_DIR=$tmp/fabric NCCL_PVRDMA_VERBS_LIB=$soft python3 "$src/tests/rdma/softverbs_command.py" "$@"; }
-# The rule has acted, or a rank has ended since.
+# Waits until the rule has acted, or a rank has ended.
 rule() {
     command_fabric "$1" >/dev/null || return 1
     until_results 20
     ! { alive 0 && alive 1; } || command_fabric rules | grep -Eq 'fired=[1-9]'
 }
 
-# Frames of the first network go to a hardware address that nobody has: each end drops all packets of the other, and says nothing.
+# Frames of the first network go to a hardware address that nobody has. So each end loses all packets of the other,
+# without a report.
 lead_astray() {
     ip -n "$a" neigh replace 10.77.0.2 lladdr 02:00:00:00:00:aa dev en0 nud permanent &&
         ip -n "$b" neigh replace 10.77.0.1 lladdr 02:00:00:00:00:bb dev en0 nud permanent
 }
-# inject FAULT: true if it happened
+# inject FAULT: true if the fault happened
 inject() {
     local s
     s=$(lasts "$1")
@@ -169,7 +172,7 @@ inject() {
     esac
 }
 
-# The time of the fault is $fault_at; the job has ended or is killed.
+# judge: needs the time of the fault in $fault_at. The job has ended or is killed.
 judge() {
     local verdict=$1 gap ended=- r
     [[ $verdict != right ]] || { grep -aq '\] FAIL' "$tmp/log0" "$tmp/log1" && verdict=error; }
@@ -183,7 +186,7 @@ judge() {
     for r in 0 1; do cp "$tmp/log$r" "$logs/$network-$fault-$side-$round-rank$r"; done
 }
 
-# run: one job of $side over $network with $fault
+# run: runs one job of $side over $network with $fault
 run() {
     local tests=() i deadline seen now reached=1 verdict=right
     for i in $(seq $(((15 + $(goes_on "$fault")) * 500 / pause_ms))); do tests+=(allreduce sendrecv); done
@@ -216,7 +219,7 @@ run() {
         sleep 0.1
     done
     ended_at=$EPOCHREALTIME
-    # The other one ends by itself where the job is right.
+    # If the job is right, the other rank ends by itself.
     for ((i = 0; i < 100; i++)); do
         alive 0 || alive 1 || break
         [[ $verdict == right ]] || break

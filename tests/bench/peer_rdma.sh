@@ -47,20 +47,20 @@ for name in libibverbs.so libibverbs.so.1; do ln -s "$build/tests/softverbs/.lib
 export LD_LIBRARY_PATH=$tmp/verbs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=rdma
 export NCCL_PVRDMA_VERBS_LIB=$tmp/verbs/libibverbs.so.1 NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys PVN_SOFTVERBS_SYSFS=$tmp/sys PVN_SOFTVERBS_DIR=$tmp/fabric
 export NCCL_PVRDMA_STATS_DIR=$tmp/stats
-# Software verbs take each packet from malloc, which gives the memory of many back to the kernel and takes it again, page by page, where
-# nothing else lies behind it on the heap: that depends on what a plugin has allocated.
+# Software verbs take each packet from malloc. malloc returns the memory of many packets to the kernel and takes it
+# again, page by page, if nothing else is behind it on the heap. That would depend on a plugin's allocations.
 export MALLOC_TRIM_THRESHOLD_=$((1 << 30)) MALLOC_MMAP_THRESHOLD_=$((1 << 30))
 
-# The index of the IPv4 address of RoCE v2, which NCCL finds by itself where /sys is the device's.
+# Prints the index of the IPv4 address of RoCE v2. NCCL finds it by itself only if /sys is the device's.
 gid_index() { case $1 in pvrdma) echo 1 ;; *) echo 3 ;; esac; }
 
 object_of() { case $1 in ib) echo "$ib" ;; bare) echo "$build/tests/bench/.libs/bare_verbs.so" ;; *) echo "$own" ;; esac; }
-# of MODE COMMAND...
+# of MODE COMMAND...: runs COMMAND with the plugin's mode set, unless MODE is ib or bare
 of() { case $1 in ib | bare) "${@:2}" ;; *) NCCL_PVRDMA_RDMA_MODE=$1 "${@:2}" ;; esac; }
 tool() { "$build/libtool" --mode=execute "$@"; }
 
-# Doorbells, requests of either kind and completions per message at both ends, counted by the device. Both ends are called in turn and
-# the device has done its work then, so hardly a poll is empty.
+# device_counts: doorbells, requests of either kind and completions per message at both ends, counted by the device.
+# Both ends are called in turn after the device has done its work, so hardly any poll is empty.
 device_counts() {
     local bytes depth mode
     printf '%-8s %8s %6s' profile bytes depth
@@ -84,8 +84,9 @@ on_device() {
             printf "%.2f, %.2f, %.2f\n", c["doorbells"], c["send_wr"] + c["recv_wr"], c["cqe"] }'
 }
 
-# Doorbells of both ends per message that one process sends to another, one in flight, receives posted ahead: with the polls that find
-# nothing, which a device at work makes of a wait. As the difference of two runs, so that set-up does not count.
+# Doorbells of both ends per message from one process to another, with one in flight and receives posted ahead. They
+# include empty polls, which a wait for a working device causes. The difference of two runs is taken, so that set-up
+# does not count.
 doorbells_in_flight() {
     local bytes mode few many
     for bytes in 8 64K; do
@@ -105,7 +106,7 @@ doorbells_of() {
     awk -F '[= ]' '{ sum += $2 } END { print sum }' "$tmp/totals"
 }
 
-# Comms between two processes, set up at once, nothing sent.
+# Sets up comms between two processes at once, without sending.
 comms_at_once() {
     local n r mode sides calls
     read -r -a sides <<<"$modes ib $bare"
@@ -130,7 +131,7 @@ comms_at_once() {
     done
 }
 many() {
-    # As many objects as it takes, whatever the device is.
+    # The limits are as large as the comms need, whatever the device is.
     PVN_SOFTVERBS_SET='set max_qp 8192;set max_cq 8192;set max_mr 16384' of "$1" tool "${under[@]}" "$build/tests/bench/many_comms" "$(object_of "$1")" "$2"
 }
 under=()
@@ -140,7 +141,7 @@ calls_of() {
     awk -F, '/raw_syscalls/ { printf "%.0f\n", $1 }' "$tmp/perf"
 }
 
-# Instructions of both ends per message, of one object, and of a test of a receive for which nothing has come.
+# Instructions of one object at both ends per message, and per test of a receive for which nothing has come
 instructions() {
     local bytes depth mode message test tests=''
     printf '%-8s %8s %6s' profile bytes depth
@@ -167,16 +168,17 @@ counted() {
     awk -v object="$object" -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out" |
         awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f %.0f\n", sum / n, $7 / n }'
 }
-# callgrind MODE COUNT BYTES DEPTH: into $tmp/out
+# callgrind MODE COUNT BYTES DEPTH: runs with its output in $tmp/out
 callgrind() {
     local run=("$build/tests/bench/messages" "$(object_of "$1")" "${@:2}" "$tmp/outcomes")
     rm -f "$tmp/outcomes"
-    # Alone on a fabric of its own, and once without valgrind, which finds out which calls give a request.
+    # The run is alone on a fabric of its own. A run without valgrind first finds out which calls give a request.
     PVN_SOFTVERBS_DIR='' of "$1" tool "${run[@]}" >/dev/null &&
         PVN_SOFTVERBS_DIR='' of "$1" tool valgrind -q --tool=callgrind --separate-callers=16 --callgrind-out-file="$tmp/out" "${run[@]}" >/dev/null
 }
 
-# Instructions of all of the process per message, the device's and the C library's, too: what sets the processor time.
+# Instructions of the whole process per message, with those of the device and of the C library. They determine the
+# processor time.
 with_device() {
     local bytes depth mode few many
     printf '%-8s %8s %6s' profile bytes depth
@@ -199,7 +201,7 @@ executed() {
     awk '$1 == "totals:" { print $2 }' "$tmp/out"
 }
 
-# Samples of the processors within each one's own object, % of all of the run.
+# Samples of the processors within each plugin's own object, in % of all samples of the run
 shares_of() {
     local mode what object r
     command perf record -q -e cpu-clock -o "$tmp/perf.data" true >/dev/null 2>&1 ||
@@ -228,7 +230,7 @@ shares_of() {
 }
 
 measurement=0
-# perf FILE arguments of pvn-perf: all plugins in turn
+# perf FILE arguments of pvn-perf: runs all plugins in turn
 perf() {
     local out=$1 before after
     shift
@@ -262,8 +264,8 @@ for profile in $profiles; do
         measurement=0
         for ((r = 1; r <= rounds; r++)); do
             plugins=("${plugins[@]:2}" "${plugins[@]:0:2}")
-            # Each in processes of its own: the packets of small messages leave the heap of software verbs in pieces, which costs
-            # 4 MiB up to a quarter of their bandwidth.
+            # Each size has processes of its own: the packets of small messages fragment the heap of software verbs,
+            # which costs 4 MiB up to a quarter of their bandwidth.
             for size in 8 4K 64K 1M; do perf "$tmp/p2p.csv" --latency --sizes $size --time 0.4; done
             for size in 8 4K 64K 1M 4M; do perf "$tmp/p2p.csv" --bandwidth --sizes $size --time 0.4; done
             for n in ${comms//,/ }; do

@@ -39,7 +39,7 @@ done
 PVN_BUILDDIR=$(cd "$build" && pwd) || exit 2
 [[ -x $PVN_BUILDDIR/pvn-perf ]] || { echo "no $build/pvn-perf: build first, or give --build DIR" >&2; exit 2; }
 
-# One ring in two processes; what it cost in doorbells goes to standard output.
+# Runs one ring in two processes, and prints its cost in doorbells.
 softverbs_ring() {
     local mode=$1 dir n pids=()
     dir=$(mktemp -d)
@@ -70,7 +70,7 @@ softverbs_doorbells() {
     exit 0
 }
 if [[ $device == softverbs ]]; then
-    # Without it the plugin would carry the same traffic over TCP.
+    # Without softverbs the plugin would carry the traffic over TCP.
     softverbs=$PVN_BUILDDIR/tests/softverbs/.libs/libsoftverbs.so
     make -C "$PVN_BUILDDIR" -s tests/softverbs/libsoftverbs.la >&2 ||
         { echo "softverbs cannot be built in $build: run tests/build-tree.sh $build first" >&2; exit 2; }

@@ -43,7 +43,7 @@ trap 'exit 130' INT TERM
 "$build/pvn-perf" --make-key "$tmp/key" >/dev/null
 median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-# with NAME KEY=VALUE...: a plugin of that name for tcp.sh
+# with NAME KEY=VALUE...: adds a plugin of that name for tcp.sh
 sides=()
 with() {
     local name=$1 setting
@@ -61,7 +61,7 @@ traffic() {
         --only latency:8,4K,64K --only bandwidth:64K,1M,8M
 }
 
-# The environment of comms over TCP on lo, with the key or without.
+# Prints the environment of comms over TCP on lo, with the key or without.
 of_kind() {
     echo NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=tcp NCCL_PVRDMA_STATS_DIR=none
     case $1 in
@@ -71,7 +71,7 @@ of_kind() {
     esac
 }
 
-# In turn, so that what else the machine does meets all alike.
+# The kinds take turns, so that other work on the machine affects all alike.
 set_up() {
     local round count name
     make -C "$build" -s tests/bench/many_comms tests/bench/tls_floor >&2
@@ -102,7 +102,8 @@ set_up() {
 
 comms_of() { awk -v n="$1" -v c="$2" -v field="$3" '$1 == n && $2 == c { print $field }' "$tmp/comms" | median; }
 
-# instructions_of COMMAND...: with two counts behind it, millions per one of the difference; of all its processes, in user space.
+# instructions_of COMMAND...: appends each of two counts to COMMAND, and prints millions per one of the difference.
+# All its processes count, in user space.
 instructions_of() {
     local n total=()
     for n in 16 48; do
@@ -124,7 +125,8 @@ set_up_instructions() {
     echo "  a handshake of OpenSSL alone: $(instructions_of "$build/tests/bench/tls_floor")"
 }
 
-# A sender and a receiver of bulk over lo, two processes of a thread each: OpenSSL alone, and the plugin.
+# streams: measures a sender and a receiver of bulk over lo, two processes of a thread each, with OpenSSL alone and
+# with the plugin
 streams() {
     local name
     for ((round = 0; round < rounds; round++)); do
@@ -144,7 +146,7 @@ streams() {
 
 median_of() { awk -v field="$2" '{ print $field }' "$tmp/$1" | median; }
 
-# The least that sealing costs on this machine.
+# floor: measures the least that sealing costs on this machine
 floor() {
     local secret tls
     make -C "$build" -s tests/bench/tls_floor >&2
@@ -154,7 +156,7 @@ floor() {
         awk '/^AES-128-GCM/ { sub(/k$/, "", $2); printf "AES-128-GCM of one processor, blocks of 16 KiB: %.0f MB/s (openssl speed)\n", $2 / 1000 }'
     secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
     tls=(-tls1_3 -ciphersuites TLS_AES_128_GCM_SHA256 -psk "$secret" -quiet)
-    # It ends with its input.
+    # s_server ends with its input.
     openssl s_server "${tls[@]}" -nocert -naccept 1 -accept 127.0.0.1:29777 < <(sleep $((seconds + 10))) 2>/dev/null >"$tmp/got" &
     server=$!
     for _ in {1..100}; do

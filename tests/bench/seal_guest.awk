@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The table of seal_guest.sh from the rows "SIDE WHAT BYTES VALUE" of tests/vm/jobs/seal; behind median.awk. sides: "NAME[:...] ...",
-# in the order of the columns.
+# Makes the table of seal_guest.sh from rows "SIDE WHAT BYTES VALUE" of tests/vm/jobs/seal. Loaded after median.awk.
+# sides: "NAME[:...] ...", in the order of the columns.
 {
     key = $2 " " $3
     if (!(key in values_seen)) {

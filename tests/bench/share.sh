@@ -56,7 +56,7 @@ for _ in {1..100}; do
     sleep 0.05
 done
 
-# The other program's stream lasts longer at both ends, so that the plugin always has company.
+# The other program's stream lasts longer at both ends, so that the plugin always competes.
 one() {
     local ours other
     ip netns exec "$b" iperf3 -s -1 -p 5201 >/dev/null 2>&1 &

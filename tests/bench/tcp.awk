@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The tables of tests/bench/tcp.sh: medians (min..max) and ratios. Variables: own, the name of the plugin that is compared;
-# order, all names. Read behind distance.awk and median.awk. Files, in this order: distance.csv, alone.csv, iperf.csv, p2p.csv, ring.csv.
+# Makes the tables of tests/bench/tcp.sh: medians (min..max) and ratios. Variables: own, the name of the plugin under
+# comparison; order, all names. Loaded after distance.awk and median.awk. Files, in this order: distance.csv,
+# alone.csv, iperf.csv, p2p.csv, ring.csv.
 function size(x) { return x >= 1048576 ? x / 1048576 " MiB" : x >= 1024 ? x / 1024 " KiB" : x " B" }
 function add(row, plugin, value, cpu) {
     if (!(row in known)) { known[row] = 1; rows[++nrows] = row }

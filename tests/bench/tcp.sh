@@ -103,7 +103,7 @@ trap 'exit 130' INT TERM
 
 ip netns add "$a"
 ip netns add "$b"
-# Some plugins pass over interfaces called veth*.
+# Some plugins ignore interfaces called veth*.
 ip link add bench0 netns "$a" mtu "$mtu" type veth peer name bench0 netns "$b" mtu "$mtu"
 ip -n "$a" addr add 198.18.0.1/30 dev bench0
 ip -n "$b" addr add 198.18.0.2/30 dev bench0
@@ -112,7 +112,7 @@ for n in "$a" "$b"; do
     ip -n "$n" link set bench0 up
 done
 [[ -z $cc ]] || congestion_set "$cc" "$a" "$b" || exit 2
-# The kernel takes a moment to call a link up, and plugins pass over one that is not.
+# The kernel needs a moment to report a link as up. Plugins ignore a link that is not.
 for n in "$a" "$b"; do
     for _ in {1..100}; do
         ip -n "$n" -o link show bench0 | grep -q 'state UP' && break
@@ -121,7 +121,7 @@ for n in "$a" "$b"; do
 done
 cc=$(congestion_of "$a")
 
-# One line "round,streams,MB/s,cpu s/GB".
+# Prints one line "round,streams,MB/s,cpu s/GB".
 iperf_round() {
     local streams=$1 round=$2
     ${rt[@]+"${rt[@]}"} ip netns exec "$b" iperf3 -s -1 -p 5201 >/dev/null 2>&1 &
@@ -142,7 +142,8 @@ iperf_round() {
         "$tmp/iperf.json" >>"$tmp/iperf.csv"
 }
 
-# p2p and ring runs of all plugins, in turn; the CSV lines without their header, each with the number of the measurement.
+# Runs p2p and ring of all plugins in turn. Prints the CSV lines without their header, each with the number of the
+# measurement.
 measurement=0
 perf_round() {
     local out=$1 p args=() before after
@@ -160,7 +161,7 @@ perf_round() {
     sleep "$pause"
 }
 
-# CPUs in use over a second, by whatever else runs here: with company, figures are off by factors.
+# Prints the processors that other work uses over a second. With other work figures are off by factors.
 busy() {
     local u1 n1 s1 i1 u2 n2 s2 i2
     read -r _ u1 n1 s1 i1 _ </proc/stat
@@ -170,7 +171,7 @@ busy() {
 }
 company=$(busy)
 
-# One round of a KIND[:SIZES], see --only.
+# Makes one round of a KIND[:SIZES], see --only.
 kind_round() {
     local kind=${1%%:*} sizes=
     [[ $1 != *:* ]] || sizes=${1#*:}
@@ -199,7 +200,7 @@ kind_round() {
     esac
 }
 
-# Before anything is timed every plugin shows that it carries the data.
+# Each plugin must carry data correctly before anything is timed.
 echo "verifying ..." >&2
 perf_round /dev/null p2p --ranks 2 --check --bandwidth --sizes 8,4K,64K,1M,4M --time 0.01
 perf_round /dev/null ring --ranks 4 --check --sizes 4M --time 0.01
@@ -207,7 +208,7 @@ perf_round /dev/null ring --ranks 4 --check --sizes 4M --time 0.01
 touch "$tmp/alone.csv" "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 for ((r = 1; r <= rounds; r++)); do
     echo "round $r of $rounds ..." >&2
-    # Who comes first finds the processors at rest and is up to 4 % slower: another one each time.
+    # The first plugin finds the processors idle and is up to 4 % slower. So each round begins with another one.
     plugins=("${plugins[@]:1}" "${plugins[0]}")
     for k in ${only[@]+"${only[@]}"}; do kind_round "$k"; done
     ((${#only[@]} == 0)) || continue

@@ -71,14 +71,14 @@ static void put(size_t size)
     }
 }
 
-/* A whole message; with MSG_PEEK it stays where it is. */
+/* Receives a whole message. With MSG_PEEK it stays in the socket. */
 static void get(size_t size, int flags)
 {
     for (size_t at = 0; at < size;) {
         ssize_t n = recv(in, buf + at, size - at, MSG_DONTWAIT | flags);
         if (n == 0 || (n < 0 && errno != EAGAIN))
             fail("recv");
-        /* Part of a message, looked at, is looked at again. */
+        /* A message that was peeked in part is peeked again. */
         if (n > 0 && ((flags & MSG_PEEK) == 0 || (size_t)n == size))
             at += (size_t)n;
         if (n < 0)
@@ -103,7 +103,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of half a round trip, in microseconds. */
+/* Returns the median of half a round trip, in microseconds. */
 static double measure(bool first, size_t size, bool peek)
 {
     static double took[ROUNDS];

@@ -81,7 +81,7 @@ static void *receive(void *arg)
     return NULL;
 }
 
-/* Without bbr, under which nothing is sent by zero-copy. */
+/* Sets a congestion control other than bbr, under which nothing is sent by zero-copy. */
 static void connect_pair(int *out, int *in)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

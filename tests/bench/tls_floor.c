@@ -77,7 +77,7 @@ static int acceptor_secret(SSL *ssl, const unsigned char *id, size_t id_len, SSL
     return 1;
 }
 
-/* A context of its own, as the plugin has, which no openssl.cnf changes. */
+/* Makes a context of its own, as the plugin does, which no openssl.cnf changes. */
 static void make_context(const char *groups)
 {
     OSSL_LIB_CTX *own = OSSL_LIB_CTX_new();
@@ -131,7 +131,7 @@ static void end(struct pair *p)
     SSL_free(p->acceptor);
 }
 
-/* So many pairs, one step of each in turn, as comms take theirs. */
+/* Makes handshakes of so many pairs, one step of each in turn, as comms do. */
 static void handshakes(struct pair *pairs, int n)
 {
     for (int i = 0; i < n; i++)
@@ -152,11 +152,12 @@ static double cpu_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* The memory between the ends takes the place of a socket: a copy into it, and one out of it. */
+/* The memory between the ends replaces a socket: one copy into it, and one out of it. */
 static double records_s_per_gb(int mib)
 {
     enum { RECORD = 16384, AT_ONCE = 4 };
-    /* At the beginning of a line, as the plugin's payloads: from other addresses it takes half as long again (0.82 s/GB). */
+    /* The buffers begin at a cache line, as the plugin's payloads do. From other addresses it
+     * takes half as long again (0.82 s/GB). */
     _Alignas(64) static unsigned char out[AT_ONCE * RECORD], in[AT_ONCE * RECORD];
     size_t n, got, rounds = ((size_t)mib << 20) / sizeof(out);
     double cpu_before, spent;
@@ -216,7 +217,7 @@ static double cpu_of_both(void)
            (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
 }
 
-/* As the plugin's receiver takes them: four records at once from the socket (plugin/seal/seal.c). */
+/* Takes four records at once from the socket, as the plugin's receiver does (plugin/seal/seal.c). */
 static void print_stream(int mib)
 {
     enum { RECORD = 16384, MESSAGE = 1 << 20, READ_AHEAD = 4 * (RECORD + 22) + 3 };
@@ -255,7 +256,7 @@ static void print_stream(int mib)
     close(fd[0]);
 }
 
-/* -1: the kernel or the machine does not count. */
+/* Returns -1 if the kernel or the machine does not count. */
 static int counter(uint64_t what)
 {
     struct perf_event_attr attr = {.type = PERF_TYPE_HARDWARE,
