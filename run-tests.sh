@@ -20,9 +20,10 @@ again=$(mktemp)
 # Seconds after which a tree that is still being built, or tested, has failed. Each test has a limit of its own.
 build_limit=1800 check_limit=3600
 # Three checks of the C++, which is tests alone, are left out, since they double the time of compiling it: of virtual tables,
-# of null (where AddressSanitizer reports the access) and of alignment.
+# of null (where AddressSanitizer reports the access) and of alignment. Calls check the accesses in place of instructions in
+# line, which takes a fifth off that time.
 asan=("--enable-sanitize=address,undefined" --enable-coverage CFLAGS="-g -O1"
-    CXXFLAGS="-g1 -fno-sanitize=vptr,null,alignment")
+    CXXFLAGS="-g1 -fno-sanitize=vptr,null,alignment --param=asan-instrumentation-with-call-threshold=0")
 tsan=(--enable-sanitize=thread CFLAGS="-g -O1")
 
 not_ok() {
