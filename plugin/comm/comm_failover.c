@@ -342,6 +342,18 @@ static int fence(struct pvn_comm *c)
     return 0;
 }
 
+/* Repeats the reason for the failover on another control connection, because the first frame may
+ * have been lost with the earlier one. A peer that has read that one ignores this one. In a switch
+ * the receiver sends nothing: the sender has begun it, and LANE_DOWN would call it off. */
+static void tell_again(struct pvn_comm *c)
+{
+    bool switches = c->link.failover->switches;
+
+    if (!switches || c->link.sender)
+        tell_peer(c, switches ? PVN_FRAME_SWITCH : PVN_FRAME_LANE_DOWN,
+                  pvn_engine_pause_reason(c->engine));
+}
+
 /* Takes the peer's reports from the old control connection. 0, or the comm's error. */
 static int watch_peer(struct pvn_comm *c)
 {
@@ -349,12 +361,9 @@ static int watch_peer(struct pvn_comm *c)
     bool before;
     int rc;
 
-    /* The peer may not have heard of the failover yet. */
     if (pvn_link_keep_adopt(&c->link)) {
         c->link.failover->hung_up = false;
-        /* In a switch nothing is sent, because LANE_DOWN would call it off. */
-        if (!c->link.failover->switches)
-            tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
+        tell_again(c);
     }
     before = c->link.conn->ctrl.eof;
     rc = pvn_conn_listen(c->link.conn, &err);

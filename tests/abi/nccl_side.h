@@ -185,7 +185,10 @@ struct Pair {
     void *lc = nullptr, *sc = nullptr, *rc = nullptr;
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
 
-    explicit Pair(Net &n, int dev = 0, int listen_dev = -1) : d(n.d)
+    // redirect: lets the handle lead elsewhere, before the connector has it.
+    explicit Pair(Net &n, int dev = 0, int listen_dev = -1,
+                  const std::function<void(char *handle)> &redirect = {})
+        : d(n.d)
     {
         if (listen_dev < 0)
             listen_dev = dev;
@@ -193,6 +196,8 @@ struct Pair {
         EXPECT_NE(nullptr, lc);
         if (!lc)
             return;
+        if (redirect)
+            redirect(handle);
         bool ok = eventually([&] {
             if (!sc && pvn_netdrv_connect(d, n.ctx, dev, handle, &sc) != ncclSuccess)
                 return true;

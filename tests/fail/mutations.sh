@@ -70,7 +70,8 @@ mutate control-connection-is-used-unconfirmed $peer:FailoverControl.IsNotUsedBef
 mutate control-connection-of-other-lanes $peer:FailoverControl.OfAnEarlierConnection $connect/listener_resumed.c \
     's/c->theirs.resumes == nonce && pvn/pvn/'
 mutate peer-hears-nothing-on-the-new-one $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
-    '/^static int watch_peer/,/^}/s/tell_peer\(.*\);/;/'
+    '/^static int watch_peer/,/^}/s/tell_again\(.*\);/;/'
+mutate switch-is-not-repeated $peer:FailoverSwitch.IsLostWithTheControlConnection $comm/comm_failover.c 's/!switches \|\| c->link.sender/!switches/'
 mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrderForTheConnector $comm/comm_failover.c \
     's/hung_up && !pvn_conn_keeps\(c->link.conn\)/hung_up/'
 mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \

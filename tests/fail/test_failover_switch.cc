@@ -162,6 +162,45 @@ TEST(FailoverSwitch, ThePeerHasGivenUpTheBetterConnection)
     });
 }
 
+// SWITCH is lost together with the control connection: the connector says it again on the next one.
+TEST(FailoverSwitch, IsLostWithTheControlConnection)
+{
+    alone([] {
+        features |= PVN_FEATURE_KEEPS;
+        Returning r;
+        EXPECT_EQ(ncclSuccess, r.with([&] {
+            r.lose_home();
+            r.offer_better();
+            r.s.ctrl.reset();
+            pvn_hello theirs = {};
+            int type = 0;
+            RawEnd control = greet_plugin(r.s.l, with_features(77), &theirs);
+            EXPECT_TRUE(theirs.features & PVN_FEATURE_CONTROL);
+            control.ctrl.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_BEAT, type);
+            control.ctrl.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_SWITCH, type);
+            if (type != PVN_FRAME_SWITCH)
+                return;
+            r.better.ctrl.send(Returning::has(2, 1));
+            r.better.ctrl.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_ANSWER, type);
+        })) << Log::get().text();
+        if (testing::Test::HasFailure())
+            return;
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_EQ(ncclSuccess, r.call());
+            return said("failback: ");
+        })) << Log::get().text();
+        r.wanted = 4;
+        EXPECT_EQ(ncclSuccess, r.with([&] {
+            Returning::take_small(r.better.stream);
+            r.better.stream.recv(PVN_FRAME_LEN + Sending::kBytes);
+            r.better.stream.send({2});
+        })) << Log::get().text();
+    });
+}
+
 // A receiver alone has noticed a loss on a worse path, and is not called while its peer, which knows nothing of that, makes a
 // better connection. The peer closes that when it hears of the failover instead of a switch.
 TEST(FailoverSwitch, AReceiversPeerGivesUpTheBetterConnection)

@@ -75,7 +75,9 @@ struct Route {
     size_t size = SIZE; // of a message
     ncclResult_t send_rc = ncclSuccess, recv_rc = ncclSuccess;
 
-    explicit Route(Net &n, int sdev = 0, int rdev = 0) : p(n, sdev, rdev), src(SIZE), dst(SIZE)
+    explicit Route(Net &n, int sdev = 0, int rdev = 0,
+                   const std::function<void(char *handle)> &redirect = {})
+        : p(n, sdev, rdev, redirect), src(SIZE), dst(SIZE)
     {
         // A comm that is accepted lazily takes registrations before it is up.
         EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), SIZE, NCCL_PTR_HOST, &smh));

@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adapters of softverbs are lost, and come back.
 #include "rdma/plugin_route.h"
+#include "support/chaosproxy.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 extern "C" {
+#include "connect/wire.h"
 #include "net-pvrdma/rdma_lane.h"
 }
 
@@ -156,6 +159,95 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
         for (int i = 0; i < 50; i++)
             ASSERT_TRUE(r.move(salt++));
     }
+}
+
+// The control connections of a comm pass through a proxy.
+struct Proxied {
+    std::unique_ptr<ChaosProxy> proxy;
+    Route r;
+
+    Proxied(Net &n, int dev) : r(n, dev, dev, [this](char *handle) { redirect(handle); })
+    {
+    }
+    void redirect(char *handle)
+    {
+        auto *bytes = reinterpret_cast<uint8_t *>(handle);
+        pvn_handle h = {};
+        sockaddr_storage at = {};
+        EXPECT_EQ(0, pvn_handle_decode(bytes, PVN_HANDLE_BYTES, &h, nullptr));
+        pvn_wire_addr_to_sockaddr(&h.addr, 0, &at);
+        proxy = std::make_unique<ChaosProxy>(at);
+        h.addr.port = proxy->port();
+        h.nmore = 0;
+        pvn_handle_encode(bytes, &h);
+    }
+    // The newest connection loses what the connector sends from now on. Returns its number.
+    int swallow() const
+    {
+        ChaosFault lost;
+        lost.swallow_at = 0;
+        int conn = proxy->connections() - 1;
+        proxy->set(conn, ChaosProxy::kToServer, lost);
+        return conn;
+    }
+    bool has_swallowed(int conn) const
+    {
+        return proxy->counters(conn, ChaosProxy::kToServer).swallowed > 0;
+    }
+};
+
+// A comm returns to both of its adapters, and SWITCH is lost together with the control connection. The receiver has posted its
+// receive and uses its lane no more, so nothing else shows it that the sender has left that lane.
+TEST_F(PluginLost, ASwitchThatIsLostWithTheControlConnection)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "set devices 2");
+    Net n(12);
+    Proxied c(n, joined(n, 2));
+    Route &r = c.r;
+    ASSERT_TRUE(r.move(1));
+    ASSERT_EQ(0, sv::command("fatal mlx5_1"));
+    unsigned salt = 2;
+    move_until(r, salt, "connected again after");
+    const int control = c.swallow(); // the next attempt to return is a second away
+    Log::get().clear();
+
+    void *req = nullptr, *data = r.dst.data();
+    size_t size = r.size;
+    int tag = 0, done = 0, got = -1;
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &data, &size, &tag, &r.rmh, nullptr, &req));
+        return req || HasFailure();
+    }));
+    ASSERT_EQ(0, sv::command("renew mlx5_1"));
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, req, &done, &got));
+        return c.has_swallowed(control) || HasFailure();
+    })) << "the sender has not switched: "
+        << Log::get().text();
+    c.proxy->reset(control);
+
+    void *sent = nullptr;
+    int over = 0;
+    bytes::fill(r.src.data(), r.size, salt);
+    EXPECT_TRUE(eventually([&] {
+        ncclResult_t rc = ncclSuccess;
+        if (!sent)
+            rc = pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), r.size, 0, r.smh, nullptr, &sent);
+        if (sent && !over && rc == ncclSuccess)
+            rc = pvn_netdrv_test(r.p.d, sent, &over, nullptr);
+        if (!done && rc == ncclSuccess)
+            rc = pvn_netdrv_test(r.p.d, req, &done, &got);
+        EXPECT_EQ(ncclSuccess, rc);
+        return (over && done) || HasFailure();
+    })) << "the receiver does not know of the switch: "
+        << Log::get().text();
+    EXPECT_EQ(r.src, r.dst);
+    EXPECT_TRUE(said("the control connection is there again")) << Log::get().text();
+    EXPECT_TRUE(said("failback: ")) << Log::get().text();
+    EXPECT_FALSE(said("failover: ")) << Log::get().text();
+    EXPECT_TRUE(r.move(salt + 1));
 }
 
 // The peer's address does not answer this device on the link within the kernel's second, `times`
