@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// The contents of messages under test. Tests are compiled without optimisation, also for
-// sanitizers, and there a loop over the bytes of a message costs more than everything that moves
-// it. So words are made in blocks that no sanitizer watches, and go to and from the message by
-// memcpy and memcmp, which they do watch.
+// The contents of messages under test. Tests are compiled without optimisation, and also for
+// sanitizers. A loop over a message's bytes would then cost more than all the code that moves them.
+// So bytes are generated as words, in blocks that no sanitizer instruments. memcpy and memcmp,
+// which sanitizers do check, move them to and from the message.
 #ifndef PVN_TESTS_SUPPORT_BYTES_H
 #define PVN_TESTS_SUPPORT_BYTES_H
 
@@ -52,7 +52,7 @@ inline bool are(const void *in, size_t n, uint64_t seed)
     return true;
 }
 
-// memcmp as a question; both may be null where there is nothing to compare.
+// True if both are equal, as by memcmp. Both may be null if n is 0.
 inline bool same(const void *a, const void *b, size_t n)
 {
     return n == 0 || memcmp(a, b, n) == 0;

@@ -56,7 +56,7 @@ void close_hard(int fd)
     close(fd);
 }
 
-/* One direction of a connection: bytes from src wait in `buffer` until they may go to dst. */
+/* One direction of a connection. Bytes from src wait in `buffer` until they may go to dst. */
 struct Pipe {
     int src = -1, dst = -1;
     ChaosFault fault;
@@ -71,7 +71,7 @@ struct Pipe {
     bool swallowing = false;
     bool src_ended = false; /* read to the end */
     bool dst_ended = false; /* FIN passed on */
-    bool reset_due = false; /* as soon as what was delivered has been acknowledged */
+    bool reset_due = false; /* as soon as the destination has acknowledged the delivered bytes */
 
     size_t waiting() const
     {
@@ -109,7 +109,7 @@ struct Connection {
 } // namespace
 
 struct ChaosProxy::Impl {
-    mutable std::mutex mutex; /* guards everything below but the thread */
+    mutable std::mutex mutex; /* guards all members below but the thread */
     sockaddr_storage target, address;
     Plan plan;
     int listener = -1, wake = -1;
@@ -145,7 +145,7 @@ void ChaosProxy::Impl::poke() const
     const uint64_t one = 1;
 
     if (write(wake, &one, sizeof(one)) < 0 && errno != EAGAIN)
-        abort(); /* an eventfd of our own */
+        abort(); /* it is an eventfd of our own */
 }
 
 void ChaosProxy::Impl::drop(Connection &c, bool hard)
@@ -170,8 +170,8 @@ void ChaosProxy::Impl::end_stream(Pipe &p)
     p.dst_ended = true;
 }
 
-/* A hard close throws away what the kernel has not delivered yet; the promise is that the bytes
- * before the fault arrive. */
+/* A hard close drops bytes that the kernel has not delivered yet, but the bytes before the fault
+ * have to arrive. So it waits for their acknowledgement. */
 void ChaosProxy::Impl::try_reset(Connection &c)
 {
     int queued = 0;
@@ -235,7 +235,7 @@ void ChaosProxy::Impl::finish_connect(Connection &c)
         drop(c, true);
 }
 
-/* Starts whatever is due at this byte; true when the direction may not go on now. */
+/* Starts the faults that are due at this byte. True if the direction must pause now. */
 bool ChaosProxy::Impl::fire(Connection &c, Pipe &p, Clock::time_point now)
 {
     const uint64_t at = p.count.bytes;
@@ -266,7 +266,7 @@ bool ChaosProxy::Impl::fire(Connection &c, Pipe &p, Clock::time_point now)
     return false;
 }
 
-/* False: nothing more now. */
+/* False: there is nothing more to read now. */
 bool ChaosProxy::Impl::read_some(Connection &c, Pipe &p)
 {
     char chunk[65536];
@@ -283,7 +283,7 @@ bool ChaosProxy::Impl::read_some(Connection &c, Pipe &p)
     if (n == 0) {
         p.src_ended = true;
     } else if (errno != EAGAIN && errno != EINTR) {
-        drop(c, true); /* the source was reset: so is the destination */
+        drop(c, true); /* the source was reset, so the destination is reset, too */
     }
     return false;
 }
@@ -351,7 +351,7 @@ void ChaosProxy::Impl::pump(Connection &c, Pipe &p, Clock::time_point now)
             p.first = p.buffer.size();
         }
     }
-    /* A fault behind the last byte must not wait for one that never comes. */
+    /* A fault after the last byte starts here, because no further byte comes. */
     if (!c.closed && !p.waiting() && !p.stopped() && now >= p.not_before)
         fire(c, p, now);
     if (!c.closed && p.src_ended && !p.waiting() && !p.stopped() && now >= p.not_before &&
@@ -380,8 +380,7 @@ Clock::time_point ChaosProxy::Impl::next_time(Clock::time_point now) const
         for (const Pipe &p : c->pipe) {
             if (p.not_before > now && !p.held && !p.stalled)
                 next = std::min(next, p.not_before);
-            /* No event reports when a queue runs empty, or when bytes come to a source that is not
-             * watched. */
+            /* No event reports an empty send queue, or bytes at a source that is not polled. */
             if (p.reset_due || (p.held && !p.hold_counted))
                 next = std::min(next, now + std::chrono::milliseconds(1));
         }
@@ -486,7 +485,7 @@ sockaddr_storage ChaosProxy::address() const
 
 uint16_t ChaosProxy::port() const
 {
-    /* The port stands at the same place in both families. */
+    /* The port is at the same offset in both families. */
     return ntohs(reinterpret_cast<const sockaddr_in *>(&impl_->address)->sin_port);
 }
 

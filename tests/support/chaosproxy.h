@@ -1,9 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A TCP proxy that misbehaves on purpose, for tests of everything that speaks over sockets: it
-// stands on a loopback address before a real listener and forwards every connection, with the
-// faults that the test requested. Every fault has a counter, so that a test can assert that it
-// fired.
+// A TCP proxy that misbehaves on purpose, for tests of everything that uses sockets. It listens on
+// a loopback address in front of a real listener and forwards every connection, with the faults
+// that the test requests. Every fault has a counter, so that a test can assert that it occurred.
 //
 //     ChaosProxy proxy(listener_address, [](int conn, ChaosFault fault[2]) {
 //         fault[ChaosProxy::kToServer].max_write = 1;               // byte by byte
@@ -12,8 +11,8 @@
 //     ... the client dials proxy.address() ...
 //     EXPECT_EQ(1u, proxy.counters(2, ChaosProxy::kToClient).resets);
 //
-// One thread serves all connections; the destructor ends it and resets what is still open. All
-// methods may be called by any thread.
+// One thread serves all connections. The destructor ends it and resets connections that are still
+// open. Any thread may call any method.
 #ifndef PVN_TESTS_SUPPORT_CHAOSPROXY_H
 #define PVN_TESTS_SUPPORT_CHAOSPROXY_H
 
@@ -24,8 +23,8 @@
 #include <functional>
 #include <memory>
 
-// The fault of one direction of one connection. Positions count the bytes of that direction from 0:
-// exactly that many are delivered before the fault.
+// The faults of one direction of one connection. Positions count the bytes of that direction from
+// 0. Exactly that many bytes are delivered before the fault.
 struct ChaosFault {
     static constexpr uint64_t kNever = UINT64_MAX;
 
@@ -36,7 +35,7 @@ struct ChaosFault {
 
     uint64_t stall_at = kNever;             // stop reading and writing there ...
     std::chrono::milliseconds stall_for{0}; // ... for this long; 0: without end (a black hole)
-    uint64_t swallow_at = kNever;    // read and acknowledge, but deliver nothing from there on
+    uint64_t swallow_at = kNever;    // from here on, read and acknowledge, but deliver nothing
     uint64_t half_close_at = kNever; // end of stream for the destination; what follows is swallowed
     uint64_t reset_at = kNever;      // RST to both ends
     uint64_t flip_at = kNever;       // the lowest bit of this byte is inverted
@@ -44,10 +43,10 @@ struct ChaosFault {
 
 struct ChaosCounters {
     uint64_t bytes = 0;  // delivered to the destination
-    uint64_t writes = 0; // in how many writes
+    uint64_t writes = 0; // number of writes
     uint64_t swallowed = 0;
     unsigned stalls = 0, half_closes = 0, resets = 0, flips = 0;
-    unsigned holds = 0; // times that hold() stopped bytes that were there
+    unsigned holds = 0; // times that hold() stopped waiting bytes
 };
 
 class ChaosProxy
@@ -56,9 +55,9 @@ class ChaosProxy
     enum Direction { kToServer = 0, kToClient = 1 };
     using Plan = std::function<void(int conn, ChaosFault fault[2])>;
 
-    // Listens at a free port of the target's loopback family (127.0.0.1 or ::1). The plan is called
-    // once per connection, in the order in which they come (conn counts from 0), by the proxy's
-    // thread; it must not call the proxy.
+    // Listens on a free port of the target's loopback family (127.0.0.1 or ::1). The proxy's thread
+    // calls the plan once per connection, in the order in which they arrive (conn counts from 0).
+    // The plan must not call the proxy.
     explicit ChaosProxy(const sockaddr_storage &target, Plan plan = {});
     ~ChaosProxy();
     ChaosProxy(const ChaosProxy &) = delete;
@@ -72,21 +71,22 @@ class ChaosProxy
     ChaosCounters counters(int conn, Direction dir) const;
     ChaosCounters total(Direction dir) const;
 
-    // Other faults from now on; positions count from the bytes that have been delivered so far.
-    // conn -1: all there are.
+    // Replaces the faults. Positions count from the bytes delivered so far. conn -1: all present
+    // connections.
     void set(int conn, Direction dir, const ChaosFault &fault);
-    // Stops one direction of a connection, or lets it go on. conn -1: of all there are and will be.
+    // Stops one direction of a connection, or lets it go on. conn -1: all present and future
+    // connections.
     void hold(int conn, Direction dir, bool on);
-    // Now, instead of at a byte. conn -1: all there are.
+    // Resets a connection now, not at a byte. conn -1: all present connections.
     void reset(int conn);
     void half_close(int conn, Direction dir);
-    // New connections are accepted and reset at once, as by a server that has died.
+    // Accepts new connections and resets them at once, like a server whose process has died.
     void refuse(bool on);
     unsigned refused() const;
-    // Later connections go there.
+    // Forwards later connections to this target.
     void retarget(const sockaddr_storage &target);
 
-    // Waits until `done` is true, looking often; false when it did not become so in `timeout`.
+    // Polls `done` until it is true. False if it did not become true within `timeout`.
     static bool wait_for(const std::function<bool()> &done,
                          std::chrono::milliseconds timeout = std::chrono::seconds(20));
 

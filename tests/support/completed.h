@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Completions of bash with the script of a tool, which is built from the tool's table of options.
+// Bash completions by a tool's script, which is built from the tool's table of options.
 #ifndef PVN_TESTS_SUPPORT_COMPLETED_H
 #define PVN_TESTS_SUPPORT_COMPLETED_H
 
@@ -14,7 +14,7 @@
 
 #include "tests/support/paths.h"
 
-// The completions of the last of these words, the first of which is "pvn-perf" or "pvn-topo".
+// The completions of the last of these words. The first word is "pvn-perf" or "pvn-topo".
 inline std::set<std::string> Completed(const std::string &words)
 {
     const bool perf = words.rfind("pvn-perf", 0) == 0;
@@ -33,7 +33,7 @@ inline std::set<std::string> Completed(const std::string &words)
     return all;
 }
 
-// The options that --help=all printed: all that are completed where no mode or command stands before.
+// The options in the output of --help=all: those that are completed if no mode or command precedes.
 inline std::set<std::string> Documented(const std::string &help)
 {
     std::set<std::string> all = {"--help=all"};

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define SLOTS  (1u << 17) /* pieces at a time; a power of two */
+#define SLOTS  (1u << 17) /* allocations at a time; a power of two */
 
-/* The C library's own, under the names that it has for such programs. */
+/* The C library's own functions, which remain reachable by these names. */
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t n);
@@ -30,7 +30,7 @@ static struct {
     pthread_mutex_t lock;
     size_t bytes;
     struct {
-        void *p; /* NULL: never used; GONE: given back */
+        void *p; /* NULL: never used; GONE: freed */
         size_t n;
     } slot[SLOTS];
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -42,7 +42,7 @@ static size_t place_of(const void *p)
     return (size_t)(((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15ull >> 32) % SLOTS;
 }
 
-/* `caller`: where the call returns to. */
+/* Counts allocation p of n bytes if `caller`, the return address, is in the library. */
 static void *count(void *p, size_t n, const void *caller)
 {
     uintptr_t at = (uintptr_t)caller;
@@ -63,7 +63,7 @@ static void *count(void *p, size_t n, const void *caller)
     return p;
 }
 
-/* Whoever gives it back. */
+/* Any library may free the allocation. */
 static void discount(void *p)
 {
     size_t i = place_of(p);

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// The limit of loops that wait. A count of turns is none: how long it lasts depends on the machine.
+// The time limit of loops that wait. A number of iterations is no limit, because its duration
+// depends on the machine.
 #ifndef PVN_TESTS_SUPPORT_DEADLINE_H
 #define PVN_TESTS_SUPPORT_DEADLINE_H
 
@@ -8,7 +9,8 @@ extern "C" {
 #include "base/clock.h"
 }
 
-// for (Deadline wait; wait.left() && !done;) ends by itself, but only where something hangs.
+// for (Deadline wait; wait.left() && !done;) ends by itself, but that happens only if something
+// hangs.
 class Deadline
 {
     double until;

@@ -9,7 +9,7 @@
 int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
                      const struct pvn_mr *mr, struct pvn_req **req)
 {
-    /* The compiler relies on it. */
+    /* The compiler relies on this alignment. */
     if (e->tx && (uintptr_t)e->tx->msg % _Alignof(struct send_msg))
         return -ENOTRECOVERABLE;
     return eng_isend(e, data, size, tag, mr, req);
@@ -33,7 +33,7 @@ bool pvn_engine_is_still(const struct pvn_req *req)
     return eng_is_still(req);
 }
 
-/* True if there is work that no lane's words show. */
+/* True if there is work that the lanes' watched words do not show. */
 static bool has_more_to_do(const struct pvn_engine *e)
 {
     return e->state != ENG_RUNS || e->unposted || e->cfg.nlanes > 1 || e->cfg.lanes[0]->kick_due;

@@ -54,7 +54,7 @@ void fake_name_calls(void)
         fake.calls[fake.ncalls++] = (struct call){.name = names[i]};
 }
 
-/* Counts the call; the code it has to fail with, or PVN_CU_SUCCESS. The lock is held. */
+/* Counts the call and returns its injected code, or PVN_CU_SUCCESS. The caller holds the lock. */
 static int count_call(const char *name)
 {
     struct call *c = fake_find_call(name);
@@ -136,7 +136,8 @@ struct block *fake_add_block(enum block_kind kind, uint64_t base, size_t len, in
     return NULL;
 }
 
-/* First fit: what was freed last is what a request of the same size gets next, as allocators do. */
+/* First fit, so a request of the same size gets the addresses of a freed block, as from real
+ * allocators. */
 struct block *fake_place(enum block_kind kind, int dev, size_t len, size_t align)
 {
     uint64_t first = (uint64_t)(uintptr_t)fake_arena, base = (first + align - 1) / align * align,
@@ -377,7 +378,7 @@ pvn_cu_result cuDevicePrimaryCtxRelease_v2(pvn_cu_device dev)
     return fake_end(PVN_CU_SUCCESS);
 }
 
-/* One attribute, or PVN_CU_INVALID_VALUE. The lock is held. */
+/* Stores one attribute, or returns PVN_CU_INVALID_VALUE. The caller holds the lock. */
 static int pointer_attr(void *data, int attr, uint64_t addr)
 {
     const struct block *b = fake_find_block(addr);
@@ -446,8 +447,8 @@ pvn_cu_result cuMemGetAddressRange_v2(pvn_cu_ptr *base, size_t *len, pvn_cu_ptr 
     int rc = fake_begin("cuMemGetAddressRange_v2", true);
     if (rc)
         return rc;
-    /* cuPointerGetAttributes works on a thread without a context, and this does not (github.com/NVIDIA/cuda-samples,
-     * issue 96). */
+    /* Unlike cuPointerGetAttributes, this call needs a context on its thread
+     * (github.com/NVIDIA/cuda-samples, issue 96). */
     if (!fake_top())
         return fake_end(PVN_CU_INVALID_CONTEXT);
     const struct block *b = fake_find_block(addr);
@@ -515,8 +516,8 @@ pvn_cu_result cuFlushGPUDirectRDMAWrites(int target, int scope)
     return fake_end(PVN_CU_SUCCESS);
 }
 
-/* All of the range in one allocation (its last page counts as its own), or in segments of one
- * device. */
+/* Fails unless the range lies in one allocation, up to the end of its last page, or in mapped
+ * segments of one device. */
 static int check_export(uint64_t addr, size_t len)
 {
     const struct block *b = fake_find_block(addr);
@@ -545,7 +546,7 @@ pvn_cu_result cuMemGetHandleForAddressRange(void *handle, pvn_cu_ptr addr, size_
     int rc = fake_begin("cuMemGetHandleForAddressRange", true);
     if (rc)
         return rc;
-    /* The documentation does not say if this needs one. */
+    /* The documentation does not say if this call needs a context. */
     if (!fake_top())
         return fake_end(PVN_CU_INVALID_CONTEXT);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -556,7 +557,7 @@ pvn_cu_result cuMemGetHandleForAddressRange(void *handle, pvn_cu_ptr addr, size_
         return fake_end(PVN_CU_INVALID_VALUE);
     rc = check_export(addr, len);
     if (rc) {
-        /* The page of an allocation that does not start on one is still that allocation's. */
+        /* If an allocation starts within a page, this page still belongs to it. */
         const struct block *b = fake_find_block(addr + page - 1);
         if (!b || b->kind != BLOCK_DEVICE || b->base <= addr ||
             check_export(b->base, addr + len - b->base))

@@ -1,24 +1,24 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A double of libcuda.so.1: device memory lives in host memory, devices are made up by the test,
- * and every entry point can be made to fail. Built with the soname of the real one, so that it can
- * be found as the real one is.
+/* A double of libcuda.so.1. Device memory is host memory, the test defines the devices, and
+ * every entry point can be made to fail. It has the soname of the real library, so that programs
+ * find it in the same manner.
  *
- * A test loads the library by path and gets its control table: dlsym(lib,
- * "fakecuda_control").
+ * A test loads the library by path and gets its control table: dlsym(lib, "fakecuda_control").
  *
- * An application (nccl_check under test) may use the double as its driver: with FAKECUDA_APP set,
- * retaining a primary context creates it, and copies and streams (fakecuda_app.c) work at once. FAKECUDA_GPUS
- * (addresses) and FAKECUDA_CC (compute capability, major) make up its devices, FAKECUDA_HIDE hides their memory from the processor.
+ * An application (nccl_check under test) may use the double as its driver if FAKECUDA_APP is
+ * set. Then retaining a primary context creates it, and copies and streams (fakecuda_app.c)
+ * complete at once. FAKECUDA_GPUS (addresses) and FAKECUDA_CC (compute capability, major) define
+ * its devices. FAKECUDA_HIDE hides their memory from the processor.
  *
- * What is modelled: initialisation state, primary and user contexts and the per-thread context
- * stack; allocations with buffer ids that are never used twice although addresses are; reserved
- * ranges with mapped segments; dma-buf descriptors; a child of fork() meets an uninitialised
- * driver. Not modelled: kernels.
+ * Modelled are: the initialisation state; primary and user contexts, and the context stack of
+ * each thread; allocations, whose buffer ids are never reused although addresses are; reserved
+ * ranges with mapped segments; dma-buf descriptors; a driver that is not initialised in a child
+ * of fork(). Kernels are not modelled.
  *
- * A dma-buf descriptor is an open file description of the memory's backing file whose file position
- * is where the exported range begins: lseek(fd, 0, SEEK_CUR) + offset finds the bytes,
- * fakecuda_dmabuf_len() the range's length. */
+ * A dma-buf descriptor is an open file description of the memory's backing file. Its file
+ * position is the start of the exported range: lseek(fd, 0, SEEK_CUR) + offset finds the bytes.
+ * fakecuda_dmabuf_len() returns the length of the range. */
 #ifndef PVN_TESTS_FAKECUDA_H
 #define PVN_TESTS_FAKECUDA_H
 
@@ -37,23 +37,24 @@ struct fakecuda_device {
 enum { FAKECUDA_DEVICE, FAKECUDA_HOST, FAKECUDA_MANAGED };
 
 struct fakecuda_control {
-    /* Everything back to the state after loading, then these devices. */
+    /* Restores the state after loading, then defines these devices. */
     void (*reset)(const struct fakecuda_device *devs, int count);
-    void (*init)(void); /* what cuInit does */
+    void (*init)(void); /* calls cuInit */
     void (*set_driver_version)(int version);
 
-    /* The n-th call from now (1 = the next, 0 = every one) of the entry point `name` answers
-     * `code`; until cleared with n < 0. Aborts on a name that does not exist. Also
-     * FAKECUDA_FAIL="name:n:code,..." at load time. */
+    /* Call n of entry point `name`, counted from now (1 = the next, 0 = every one), returns
+     * `code`. n < 0 ends that. Aborts if no such entry point exists.
+     * FAKECUDA_FAIL="name:n:code,..." does the same at load time. */
     void (*fail)(const char *name, int n, int code);
-    int (*fired)(const char *name); /* how often that has happened */
+    int (*fired)(const char *name); /* how often an injected failure occurred */
     int (*calls)(const char *name); /* calls since reset, failed ones included */
 
     /* The application's side: contexts and memory. */
     void (*activate_primary)(int dev, int active);
-    int (*primary_refs)(int dev); /* taken by cuDevicePrimaryCtxRetain and not given back */
+    int (*primary_refs)(int dev); /* taken by cuDevicePrimaryCtxRetain and not released */
     void *(*ctx_create)(int dev);
-    void (*set_current)(void *ctx); /* replaces the top of this thread's stack; NULL: empty */
+    /* replaces the top of this thread's stack; NULL: makes it empty */
+    void (*set_current)(void *ctx);
     void *(*primary)(int dev);
     void *(*current)(void);
     int (*stack_depth)(void);
@@ -62,17 +63,18 @@ struct fakecuda_control {
     void (*free)(uint64_t addr);
     size_t (*live)(void); /* allocations and mapped segments */
     void (*set_gdr_capable)(uint64_t addr, int capable);
-    /* A reserved range; segments of `seg` bytes are mapped into it. Descriptors across segments of
-     * one range are given out unless single_segment_export is set, as some drivers do not. */
+    /* Reserves a range, into which segments of `seg` bytes are mapped. A descriptor may span
+     * segments of one range, unless single_segment_export is set; some drivers cannot do that. */
     uint64_t (*vmm_reserve)(size_t len);
     void (*vmm_map)(uint64_t addr, size_t len, int dev);
     void (*vmm_unmap)(uint64_t addr);
     void (*vmm_release)(uint64_t addr);
     void (*set_single_segment_export)(int on);
 
-    uint64_t (*dmabuf_len)(int fd); /* 0: not one of ours, or closed */
-    int (*dmabuf_open)(void);       /* descriptors given out and still open */
-    void (*hide)(int on);           /* from the processor: only copies reach device memory */
+    uint64_t (*dmabuf_len)(int fd); /* 0: not a descriptor of the double, or closed */
+    int (*dmabuf_open)(void);       /* descriptors returned and still open */
+    /* from the processor, so that only copies reach device memory */
+    void (*hide)(int on);
 };
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Copies, streams and, what an application calls and the plugin never does, pinned memory.
- * Everything is done when the call returns. */
+/* Copies, streams and pinned memory, for applications and for the plugin. Each call completes
+ * its work before it returns. */
 #include "config.h"
 #include "gpu/staging_api.h"
 #include "support/fakecuda_priv.h"
@@ -20,8 +20,8 @@ EXPORT pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len
 EXPORT pvn_cu_result cuCtxSynchronize(void);
 EXPORT pvn_cu_result cuStreamQuery(void *stream);
 
-/* All of [addr, addr + len) in one allocation: what a copy on a
- * real GPU would fault on otherwise. */
+/* True if [addr, addr + len) lies in one allocation. On a real GPU, a copy would fault
+ * otherwise. */
 static bool is_device(uint64_t addr, size_t len)
 {
     const struct block *b = fake_find_block(addr);
@@ -91,7 +91,7 @@ pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len)
     return fake_end(PVN_CU_SUCCESS);
 }
 
-/* These are only given streams that exist: a real driver may crash on another. */
+/* The callers pass only streams that exist, because a real driver may crash on others. */
 pvn_cu_result cuMemcpyHtoDAsync_v2(pvn_cu_ptr to, const void *from, size_t len, void *stream)
 {
     int rc = fake_begin("cuMemcpyHtoDAsync_v2", true);

@@ -208,7 +208,7 @@ static int ctl_dmabuf_open(void)
     return n;
 }
 
-/* On a machine with a GPU the processor faults on such an address. */
+/* The processor faults on the addresses of a real GPU, too. */
 static void ctl_hide(int on)
 {
     if (mprotect(fake_arena, ARENA_LEN, on ? PROT_NONE : PROT_READ | PROT_WRITE))
@@ -258,7 +258,8 @@ static void read_env(void)
     }
 }
 
-/* FAKECUDA_GPUS=0000:0B:00.0,...: devices at these addresses. FAKECUDA_CC: their generation. */
+/* Reads the devices' addresses from FAKECUDA_GPUS=0000:0B:00.0,... and their generation from
+ * FAKECUDA_CC. */
 static void read_devices(struct fakecuda_device *devs, int *count)
 {
     const char *gpus = getenv("FAKECUDA_GPUS"), *cc = getenv("FAKECUDA_CC");

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* GoogleTest fixture around the libcuda.so.1 double: three devices, CUDA initialised, device 0's
- * primary context current, and, after each test, nothing left over. */
+/* A GoogleTest fixture for the libcuda.so.1 double. It has three devices, CUDA is initialised,
+ * and device 0's primary context is current. After each test nothing may be left over. */
 #ifndef PVN_TESTS_FAKECUDA_FIXTURE_H
 #define PVN_TESTS_FAKECUDA_FIXTURE_H
 

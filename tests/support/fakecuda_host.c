@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Host memory that an application makes known to the GPU, or creates on a NUMA node (tests/gpu/staging.c). */
+/* Host memory that an application registers with the GPU, or creates on a NUMA node
+ * (tests/gpu/staging.c). */
 #include "config.h"
 #include "gpu/staging_api.h"
 #include "support/fakecuda_priv.h"
@@ -41,7 +42,7 @@ pvn_cu_result cuMemGetAllocationGranularity(size_t *out, const struct st_mem_pro
     return fake_end(is_on_a_node(prop) ? PVN_CU_SUCCESS : PVN_CU_INVALID_VALUE);
 }
 
-/* A handle is the length: the memory comes with the mapping. */
+/* A handle is just the length, because the mapping allocates the memory. */
 pvn_cu_result cuMemCreate(st_mem_handle *out, size_t len, const struct st_mem_prop *prop,
                           unsigned long long flags)
 {

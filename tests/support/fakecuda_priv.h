@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The double's state, shared by its entry points (fakecuda.c) and its control table
- * (fakecuda_ctl.c). Names begin with fake_, which nobody else in the process uses, though none of
- * them is exported. */
+/* The double's state, which its entry points (fakecuda.c) and its control table (fakecuda_ctl.c)
+ * share. Names begin with fake_, which is unique in the process, although none of them is
+ * exported. */
 #ifndef PVN_TESTS_FAKECUDA_PRIV_H
 #define PVN_TESTS_FAKECUDA_PRIV_H
 
@@ -61,7 +61,7 @@ struct dmabuf {
 
 struct fake_state {
     bool initialised;
-    bool is_app; /* FAKECUDA_APP: the caller is the application and may create contexts */
+    bool is_app; /* FAKECUDA_APP: the caller is an application and may create contexts */
     pid_t owner;
     int driver;
     int ndevs;
@@ -82,25 +82,27 @@ extern pthread_mutex_t fake_lock;
 extern struct fake_state fake;
 extern int fake_arena_fd; /* all memory is one sparse file, mapped once */
 extern char *fake_arena;
-extern char *fake_own; /* the same memory, for the double's own copies */
+extern char *fake_own; /* the same memory, mapped for the double's own copies */
 extern _Thread_local struct ctx *fake_stack[MAX_STACK];
 extern _Thread_local int fake_depth;
 
 void fake_fatal(const char *what);
 struct call *fake_find_call(const char *name);
 void fake_name_calls(void);
-/* Opens an entry point: locks, counts, injected failure, driver state. Non-zero: not locked any
- * more, return it. */
+/* Begins an entry point: locks, counts the call, and checks for an injected failure and the
+ * driver's state. If it returns non-zero, it has unlocked, and the entry point returns that
+ * code. */
 int fake_begin(const char *name, bool needs_init);
-/* Unlocks and gives rc back. */
+/* Unlocks and returns rc. */
 int fake_end(int rc);
 struct ctx *fake_top(void);
-/* The innermost block at addr: a mapped segment before the range it is mapped into. */
+/* Returns the innermost block at addr: a mapped segment rather than the range that contains it. */
 struct block *fake_find_block(uint64_t addr);
 struct block *fake_add_block(enum block_kind kind, uint64_t base, size_t len, int dev);
 struct block *fake_place(enum block_kind kind, int dev, size_t len, size_t align);
 void fake_drop_block(struct block *b);
-/* Device memory as the double reaches it, also while the processor may not. */
+/* Returns device memory at an address that the double can use, even while it is hidden from the
+ * processor. */
 void *fake_memory(uint64_t addr);
 
 EXPORT pvn_cu_result cuInit(unsigned flags);

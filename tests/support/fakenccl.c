@@ -1,17 +1,19 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A double of libnccl.so.2 for nccl_check: the ranks are processes of one machine that exchange
- * data through a shared memory file, and every call is finished when it returns. Sums are formed as
- * NCCL forms them, in the element's type.
+/* A double of libnccl.so.2 for nccl_check. The ranks are processes of one machine that exchange
+ * data through a shared memory file. Every call is complete when it returns. Sums are formed as
+ * by NCCL, in the element's type.
  *
- * It loads a network plugin as NCCL finds it (NCCL_NET_PLUGIN, LD_LIBRARY_PATH), tries it on a
- * connection to itself (fakenccl_net.c), says so in NCCL_DEBUG_FILE, and does not use it for more.
+ * It finds and loads a network plugin as NCCL does (NCCL_NET_PLUGIN, LD_LIBRARY_PATH), tries it
+ * on a connection to itself (fakenccl_net.c), and logs the result in NCCL_DEBUG_FILE. It uses
+ * the plugin for nothing else.
  *
- * With NCCL_TOPO_DUMP_FILE it writes a copy of the file that FAKENCCL_TOPO names there.
+ * If NCCL_TOPO_DUMP_FILE is set, it copies the file that FAKENCCL_TOPO names to that path.
  *
- * The memory file is in FAKENCCL_DIR (/dev/shm). FAKENCCL_FAULT makes rank 1 misbehave, so that a
- * test can see that nccl_check notices: flip:N     one bit of the N-th collective's result is wrong
- *   stale:N    the N-th collective leaves its result as it was
+ * The memory file is in FAKENCCL_DIR (/dev/shm). FAKENCCL_FAULT makes rank 1 misbehave, so that
+ * a test can see that nccl_check notices:
+ *   flip:N     one bit of the N-th collective's result is wrong
+ *   stale:N    the N-th collective leaves its result unchanged
  *   overrun:N  the N-th collective writes one byte past its result */
 #include "config.h"
 #include "gpu/nccl_api.h"
@@ -64,7 +66,7 @@ static size_t type_size(int type)
     return type == NC_FLOAT32 ? 4 : 2;
 }
 
-/* False when a rank has died meanwhile. */
+/* Waits for all ranks. False if a rank has died meanwhile. */
 static bool barrier(struct comm *c)
 {
     struct world *w = c->w;
@@ -83,8 +85,8 @@ static bool barrier(struct comm *c)
     return true;
 }
 
-/* Every rank shows `bytes` of its `mine`; then take(all slots) runs on each; in pieces that fit a
- * slot. */
+/* Each rank shows `bytes` bytes of its buffer `mine`. Then take() runs on each rank and reads
+ * all slots. A buffer larger than a slot goes in pieces. */
 typedef void (*take_fn)(struct comm *c, void *arg, size_t offset, size_t bytes);
 
 static nc_result exchange(struct comm *c, const void *mine, size_t bytes, take_fn take, void *arg)
@@ -101,8 +103,8 @@ static nc_result exchange(struct comm *c, const void *mine, size_t bytes, take_f
     return NC_SUCCESS;
 }
 
-/* A part of the shown data and its place: rank `from`'s (or, `sum`, everyone's) bytes [begin, end)
- * to `to`. */
+/* A part of the shown data and its destination: bytes [begin, end) of rank `from`, or the sum
+ * over all ranks if `sum` is set, go to `to`. */
 struct want {
     char *to;
     size_t begin, end;
@@ -142,8 +144,8 @@ static void take_want(struct comm *c, void *arg, size_t offset, size_t bytes)
     }
 }
 
-/* In place, what is received may overwrite what is still to be shown: everything is shown from a
- * copy. */
+/* Each rank shows a copy of its data, because an operation in place may overwrite data that it
+ * has not shown yet. */
 static nc_result collective(struct comm *c, const void *send, size_t bytes, struct want *parts,
                             int n)
 {
@@ -172,8 +174,8 @@ static nc_result collective(struct comm *c, const void *send, size_t bytes, stru
     return nr;
 }
 
-/* The file that NCCL_DEBUG_FILE names (of its patterns %p only) gets NCCL's lines about the
- * network. */
+/* Writes NCCL's lines about the network to the file that NCCL_DEBUG_FILE names. Of its patterns,
+ * only %p is supported. */
 static bool try_network(void)
 {
     const char *name = getenv("NCCL_NET_PLUGIN"), *file = getenv("NCCL_DEBUG_FILE");
@@ -207,7 +209,7 @@ static bool dump_topology(void)
     return ok;
 }
 
-/* As in the real library, for those who look for it in the file. */
+/* Some tools read the version from the library's file, as with the real library. */
 static const char version_text[] __attribute__((used)) = "NCCL version 2.28.9+double";
 
 nc_result ncclGetVersion(int *version)
@@ -251,7 +253,7 @@ nc_result ncclCommInitRank(nc_comm *out, int ranks, nc_id id, int rank)
     atomic_store(&c->w->pids[rank], (int)getpid());
     if (!barrier(c))
         return NC_REMOTE_ERROR;
-    unlink(c->name); /* everyone has it mapped; the first one takes the name away */
+    unlink(c->name); /* every rank has it mapped, so the first one removes the name */
     *out = c;
     return NC_SUCCESS;
 }
@@ -334,8 +336,8 @@ nc_result ncclGroupStart(void)
     return NC_SUCCESS;
 }
 
-/* One round for each destination: every rank shows what it sends to that one. All ranks call with
- * the same sizes, which is all that nccl_check does. */
+/* Runs one round for each destination, in which every rank shows the data that it sends there.
+ * All ranks call with the same sizes, as nccl_check does. */
 nc_result ncclGroupEnd(void)
 {
     struct comm *c = queue_comm;
@@ -356,7 +358,7 @@ nc_result ncclGroupEnd(void)
             if (!queue[i].is_send)
                 w[parts++] =
                     (struct want){queue[i].buf, 0, bytes, queue[i].peer, NC_FLOAT32, false};
-        /* Every rank has as many rounds: the longest list is one entry per rank. */
+        /* Every rank needs the same number of rounds: the longest list has one entry per rank. */
         while (parts < c->ranks)
             w[parts++] = (struct want){NULL, 0, 0, 0, NC_FLOAT32, false};
         nr = collective(c, mine, bytes, w, parts);

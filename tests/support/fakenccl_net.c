@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The double of NCCL tries the network that is configured, as NCCL would for its first channel:
- * a connection to itself, buffers of the GPU where the plugin says that it reaches them and
- * NCCL_NET_GDR_LEVEL=SYS lets it, of the host otherwise; one message in each direction, flushed and
- * compared. The log gets NCCL's words for what was used. */
+/* The double of NCCL tries the configured network, as NCCL does for its first channel. It
+ * connects to itself, sends one message in each direction, flushes it and compares it. The
+ * buffers are GPU memory if the plugin supports it and NCCL_NET_GDR_LEVEL=SYS permits it, and
+ * host memory otherwise. The log gets NCCL's words for what was used. */
 #include "config.h"
 #include "support/fakenccl.h"
 
@@ -32,13 +32,13 @@ struct link {
     void *ctx, *listen, *send, *recv;
     int support; /* NCCL_PTR_ bits */
     bool gdr;
-    void *buf[2], *mh[2]; /* sent from, received into */
+    void *buf[2], *mh[2]; /* send buffer, receive buffer */
 };
 
 static FILE *log_file;
 
-/* NCCL_DEBUG_SUBSYS names the subsystems whose lines NCCL shows at INFO; without it these are INIT, BOOTSTRAP and ENV
- * (seen with 2.28.9). NET is not among them. */
+/* Returns the subsystems whose lines NCCL shows at INFO. NCCL_DEBUG_SUBSYS names them. The
+ * default is INIT, BOOTSTRAP and ENV (seen with 2.28.9); NET is not among them. */
 static unsigned long wanted_subsystems(void)
 {
     static const struct {
@@ -134,7 +134,7 @@ static bool get_buffer(struct link *l, int i, void *comm)
     return rc == ncclSuccess;
 }
 
-/* Between a buffer of the link and ordinary memory. */
+/* Copies between a buffer of the link and ordinary memory. */
 static bool fill(struct link *l, int i, const void *from)
 {
     if (l->gdr)
@@ -161,7 +161,8 @@ static bool wait_for(struct link *l, void *request)
     return true;
 }
 
-/* Posts and tests in turn: a send may have to wait for a receive that test has announced. */
+/* Posts and tests in turn, because a send may have to wait for a receive that a test has
+ * announced. */
 static bool move(struct link *l)
 {
     void *sr = NULL, *rr = NULL, *fr = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for libpmix.so.2, whose launcher put rank 0 on FAKEPMIX_HOST. The interface is that of
- * plugin/tools/pmix.c. */
+/* A stand-in for libpmix.so.2. Its launcher put rank 0 on FAKEPMIX_HOST. plugin/tools/pmix.c has
+ * the interface. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

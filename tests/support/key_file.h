@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Files of keys, for tests.
+// Key files for tests.
 #ifndef TESTS_SUPPORT_KEY_FILE_H
 #define TESTS_SUPPORT_KEY_FILE_H
 
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <string>
 
-// A folder of its own, which goes with it.
+// A temporary folder, which its destructor removes.
 struct Folder {
     char path[32] = "/tmp/pvn-key-XXXXXX";
     Folder()

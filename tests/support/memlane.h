@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A transport whose lanes carry nothing: they come up, or do not, as a test requests. For tests
- * of connection set-up. */
+/* A transport whose lanes carry no data, for tests of connection set-up. A lane comes up or
+ * fails as the test requests. */
 #ifndef PVN_TESTS_SUPPORT_MEMLANE_H
 #define PVN_TESTS_SUPPORT_MEMLANE_H
 
@@ -13,25 +13,25 @@ extern "C" {
 
 enum { PVN_MEMLANES = 4 };
 
-/* One plan per end (0 acceptor, 1 sender) and lane of a device. Values are what the operation
- * returns: 0, -EAGAIN always, or an error. caps: of the lane. */
+/* A plan for each end (0 acceptor, 1 sender) and each lane of a device. A value is what the
+ * operation returns: 0, -EAGAIN each time, or an error. caps: the lane's capabilities. */
 struct pvn_memlane_plan {
     int lane_new, bind, verify;
-    int fence_again; /* calls of fence that return -EAGAIN first */
-    int fence;       /* what the next one returns */
+    int fence_again; /* so many calls of fence first return -EAGAIN */
+    int fence;       /* the next call's result */
     int fences;      /* calls that were made */
     unsigned caps;
-    int verify_blocks_ms; /* the next call of verify, once */
+    int verify_blocks_ms; /* milliseconds for which the next call of verify blocks, once */
 };
 extern struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];
 extern int pvn_memlane_open; /* lanes that exist */
 
 void pvn_memlane_reset(void);
-/* Their lanes are called "mem"; two of them, so that a device can
- * have lanes that differ in kind. */
+/* Two transports, so that a device can have lanes of different kinds. The lanes of this one are
+ * called "mem". */
 extern const struct pvn_transport_ops pvn_mem_transport;
 extern const struct pvn_transport_ops pvn_mem2_transport; /* "mem2" */
-/* Gives a device its name and loopback's address. */
+/* Gives a device its name and a loopback address. */
 void pvn_memlane_device(struct pvn_device *dev, const char *name);
 
 #ifdef __cplusplus

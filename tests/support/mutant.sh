@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# For the scripts that take a rule out of a copy of a source file, and show that a test notices; to be sourced. The script
-# has a folder $tmp and defines built NAME FILE, which makes of $tmp/NAME.c (or .cc, .h), the copy of FILE, whatever is run.
-# PVN_MUTATION=NAME makes that one alone. With PVN_MUTATION_PATTERNS=1 nothing is built or run: a line that changes nothing is a
-# failure all the same, which tests/lint.sh sees at once.
+# For scripts that remove a rule from a copy of a source file and show that a test notices it; to be sourced. The script
+# has a folder $tmp. It defines built NAME FILE, which builds the program or library to run from $tmp/NAME.c (or .cc,
+# .h), the copy of FILE. PVN_MUTATION=NAME selects one mutation. If PVN_MUTATION_PATTERNS=1 is set, nothing is built or
+# run; a line that changes nothing still fails, so tests/lint.sh sees it at once.
 # shellcheck shell=bash disable=SC2154
 
-# mutant NAME FILE SED-SCRIPT: each line of the script must change something. Status 1: there is nothing to run.
+# mutant NAME FILE SED-SCRIPT: each line of the script must change something. Status 1: there is no mutant to run.
 mutant() {
     local name=$1 file=$2 copy=$tmp/$1.${2##*.} line
     [ -z "${PVN_MUTATION:-}" ] || [ "$name" = "$PVN_MUTATION" ] || return 1

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Network namespaces for tests: what runs inside sees only what it makes there, and everything is
-// gone when it ends, however it ends.
+// Network namespaces for tests. Code inside sees only interfaces that it creates there. The kernel
+// removes them when the namespace ends, however it ends.
 #ifndef PVN_TESTS_SUPPORT_NETNS_H
 #define PVN_TESTS_SUPPORT_NETNS_H
 
@@ -25,9 +25,9 @@
 namespace pvn_test
 {
 
-// Runs `body` in a new thread that has a network namespace of its own (loopback is down there at
-// first). Returns an empty string, or why it could not run: the caller then skips. Processes that
-// body starts are in the namespace too.
+// Runs `body` in a new thread that has a network namespace of its own, in which loopback is down at
+// first. Returns an empty string, or the reason why it could not run, with which the caller skips.
+// Processes that `body` starts are in the namespace, too.
 inline std::string in_netns(const std::function<void()> &body)
 {
     std::string why;
@@ -47,14 +47,15 @@ inline std::string in_netns(const std::function<void()> &body)
     return why;
 }
 
-// A shell command; true when it succeeded.
+// Runs a shell command. True if it succeeded.
 inline bool sh(const std::string &command)
 {
     return system(command.c_str()) == 0;
 }
 
-// Waits until each of the interfaces runs, or does not. The kernel reports a carrier that came or
-// went from a work queue, up to a second after the command that caused it has returned.
+// Waits until each of the interfaces has a carrier, or none has one if `want` is false. The kernel
+// reports a change of carrier from a work queue, up to a second after the command that caused it
+// has returned.
 inline bool links_run(const std::string &names, bool want = true)
 {
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// For a program that comes before the C library in the plugin's calls (linked with -export-dynamic): the library's function.
+// Finds the C library's function behind one of the same name in the program. The plugin calls the
+// program's function because it is first in symbol lookup (linked with -export-dynamic).
 #ifndef TESTS_SUPPORT_NEXT_SYMBOL_H
 #define TESTS_SUPPORT_NEXT_SYMBOL_H
 

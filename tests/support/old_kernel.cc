@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Linked into a program that has its symbols exported, this is a kernel without MADV_WIPEONFORK (before 4.14): a process
-// is then known by its id alone (base/fork.h).
+// Simulates a kernel without MADV_WIPEONFORK (before 4.14) in a program that exports its symbols.
+// Such a process recognises a fork by its pid alone (base/fork.h).
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Our own declarations of another library compared with its headers.
+// Compares our own declarations of another library with its headers.
 #ifndef PVN_TESTS_SUPPORT_SAME_SHAPE_H
 #define PVN_TESTS_SUPPORT_SAME_SHAPE_H
 
@@ -10,7 +10,8 @@
 
 #define SAME(ours, theirs) EXPECT_EQ(static_cast<long>(ours), static_cast<long>(theirs)) << #theirs
 
-/* Same kind of argument to the machine: pointers, structs or integers of one size. */
+/* True if both arguments are of one kind for the machine: pointers, structs, or integers of the
+ * same size. */
 template <typename A, typename B>
 constexpr bool
     kSameArg = sizeof(A) == sizeof(B) && std::is_pointer<A>::value

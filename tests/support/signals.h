@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Signals with a handler that returns, as those of a profiler's timer or of a child that ends.
+// Sends signals whose handler returns, like those of a profiler's timer or of a child that ends.
 #ifndef PVN_TESTS_SUPPORT_SIGNALS_H
 #define PVN_TESTS_SUPPORT_SIGNALS_H
 
@@ -11,7 +11,7 @@
 #include <atomic>
 #include <thread>
 
-// Interrupts the thread that makes it about once in a millisecond, until it goes.
+// Interrupts the thread that creates it about once per millisecond, until it is destroyed.
 class Signals
 {
     static inline std::atomic<unsigned long> count{0};
@@ -24,7 +24,8 @@ class Signals
         struct sigaction act = {};
         act.sa_handler = [](int) { count++; };
         act.sa_flags = SA_RESTART;
-        sigaction(SIGUSR1, &act, nullptr); // and stays: the last one may still be on its path
+        // stays installed, because the last signal may arrive later
+        sigaction(SIGUSR1, &act, nullptr);
         count = 0;
         sender = std::thread([this, to = pthread_self()] {
             while (!over) {
@@ -40,7 +41,7 @@ class Signals
         over = true;
         sender.join();
     }
-    // How many the thread has handled.
+    // The number of signals that the thread has handled.
     unsigned long handled() const
     {
         return count;

@@ -2,12 +2,17 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * One end of a comm whose thread may sleep between two calls, as NCCL's does while a rank writes a
- * checkpoint. Both ends find each other by a folder. They move COUNT messages, verified; then an end
- * that naps makes no call until the folder has a file `wake`; then they move COUNT more. A line on
- * standard output for each warning of the plugin. usage: sleeper PLUGIN send|recv FOLDER [nap]
+ * checkpoint. The two ends find each other through a folder. They move COUNT messages and verify
+ * them. Then an end with `nap` makes no call until the folder has a file `wake`. Then they move
+ * COUNT messages more. Each warning of the plugin is a line on standard output.
+ * usage: sleeper PLUGIN send|recv FOLDER [nap]
  *
- * PVN_SLEEPER=busy: larger messages, of which the second half takes some seconds. idle: it begins at once for a
- * receiver, and when the folder has a file `broken` for a sender. closing: there is none, and the comm is closed then.
+ * PVN_SLEEPER changes the second half:
+ *   busy     messages are larger, and the second half takes some seconds
+ *   idle     messages are larger; a sender begins the second half when the folder has a file
+ *           `broken`, a receiver at once
+ *   closing  messages are larger; there is no second half, and the comm is closed when the folder
+ *           has `broken`
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -62,7 +67,7 @@ static const char *path(const char *name)
     return text;
 }
 
-/* Complete as soon as it has its name. */
+/* Writes a file that is complete as soon as it has its name. */
 static void put(const char *name, const void *content, size_t len)
 {
     char part[4096];
@@ -125,7 +130,7 @@ static bool is_right(const char *buf, long message)
     return true;
 }
 
-/* Messages first to last - 1. */
+/* Moves messages first to last - 1. */
 static void move(void *comm, void *mr, char *bufs, bool sends, long first, long last)
 {
     void *req[DEPTH] = {NULL};

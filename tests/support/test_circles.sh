@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/support/circles.py, on small sources: it names each circle, of whatever it consists, and nothing else.
+# tests/support/circles.py, on small sources: it reports each circle, whatever kind of call forms it, and nothing else.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
-# source NAME: an empty source, for files that follow
+# source NAME: starts an empty source, to which the test adds files
 source() {
     rm -rf "${work:?}"/*
     mkdir d e
     : >registered
 }
-# finds NAME LINE...: what is printed of the source, but for the line that counts the files
+# finds NAME LINE...: expects these lines of output for the source, besides the line that counts the files
 finds() {
     local name=$1
     shift

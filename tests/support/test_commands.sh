@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The two commands on a stub of the source tree: a tree is configured again when a package arrived since, and compiled again with
-# other flags; the test command fails when GoogleTest or softverbs are missing from what it built, and it closes with the counts however
-# it ends.
+# The build and test commands on a stub of the source tree. A tree is configured again if a package was installed since,
+# and compiled again with other flags. The test command fails if what it built lacks GoogleTest or softverbs, and it
+# ends with the counts in any case.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,7 +19,7 @@ result() {
     if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
 }
 
-# A configure that counts its runs and finds GoogleTest where the stub of pkg-config does.
+# A configure that counts its runs, and finds GoogleTest if the stub of pkg-config does.
 cat >configure <<'STUB'
 #!/bin/sh
 echo run >>configured
@@ -38,7 +38,7 @@ printf '#!/bin/sh\nexit $INSTALL\n' >tests/install-deps.sh
 touch -d '1 hour ago' configure.ac
 chmod +x configure tests/install-deps.sh "$work/bin/pkg-config"
 
-# configured TIMES: whether configure has run so often
+# configured TIMES: true if configure has run that often
 configured() { [ "$(grep -c run build/configured)" = "$1" ]; }
 tests/build-tree.sh build && tests/build-tree.sh build
 configured 1
@@ -111,7 +111,7 @@ wait $command
 [ $? = 143 ] && tail -n 1 out | grep -q '^0 passed, [12] failed, 0 skipped$'
 result $? "the counts come last when the command is ended"
 
-# README's commands to build from the source, where the demo has built before: with stubs of what they call.
+# README's commands to build from the source, after the demo has built. The programs that they call are stubs.
 mkdir -p "$work/stubs" build
 printf '#!/bin/sh\n[ "${0##*/}" != sudo ] || exec "$@"\n' >"$work/stubs/sudo"
 chmod +x "$work/stubs/sudo"
@@ -122,11 +122,12 @@ commands=$(grep -E '^    (tests/install-deps.sh|autoreconf|make && sudo make) ' 
 [ "$(wc -l <<<"$commands")" = 3 ] && PATH=$work/stubs:$PATH bash -e -c "$commands" >out 2>&1
 result $? "README's commands build from the source after the demo"
 
-# Without the programs that packages are made with: all of /usr/bin but those.
+# A PATH without the programs that make packages: all of /usr/bin but those.
 mkdir "$work/few"
 ln -s /usr/bin/* "$work/few/"
 rm -f "$work/few"/{xz,dh,git,rpmbuild}
-# without WHAT THE-PROGRAMS COMMAND...: it fails and names them with their packages before it does anything else
+# without WHAT THE-PROGRAMS COMMAND...: COMMAND fails and names the missing programs with their packages before it
+# builds
 without() {
     local what=$1 says=$2
     shift 2
@@ -138,12 +139,13 @@ without "make deb" '^make deb needs what is not installed: xz, dh: apt-get insta
 without "make rpm" '^make rpm needs .*: xz, rpmbuild: .*, or dnf install xz rpm-build$' make -C "$PVN_BUILDDIR" --no-print-directory rpm
 without release.sh '^release.sh needs .*: git, xz: apt-get install git xz-utils,' "$PVN_SRCDIR/plugin/packaging/release.sh" "$work/release"
 
-# One message names all that a release needs where nothing is installed: not one failure at a time.
+# If nothing is installed, one message names everything that a release needs, so that there is one failure and not
+# several.
 mkdir "$work/none"
 ln -s "$(command -v bash)" "$(command -v dirname)" "$work/none/"
 ! PATH=$work/none "$PVN_SRCDIR/plugin/packaging/release.sh" "$work/release" >out 2>&1 && [ "$(wc -l <out)" = 1 ] && [ ! -e "$work/release" ]
 result $? "release.sh names in one line what is missing"
-# The tools are C: only the tests need g++.
+# The tools are C; g++ is needed by tests only.
 for package in $(sed -n '/^build=(/,/)/p' "$PVN_SRCDIR/tests/install-deps.sh" | sed 's/build=(//; s/)//'); do
     [ "$package" = g++ ] || grep -qE "apt-get install.* ${package}[ ,]" out || echo "$package"
 done >unnamed

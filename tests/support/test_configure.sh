@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# configure's switches: without tools, nothing that only tools need is looked for or built; the link that NCCL before
-# 2.11 looks for is installed on request.
+# configure's switches. If tools are off, it neither looks for libraries that only tools need nor builds tools. On
+# request, it installs the link that NCCL before 2.11 looks for.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -10,7 +10,7 @@ unset MAKEFLAGS MFLAGS
 result() {
     if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
 }
-# A machine without what only the tools and the tests need.
+# A machine without the libraries that only the tools and the tests need.
 cat >"$work/pkg-config" <<'STUB'
 #!/bin/sh
 for a; do case $a in expat*|jansson*|gtest*) exit 1 ;; esac; done
@@ -19,7 +19,7 @@ STUB
 chmod +x "$work/pkg-config"
 mkdir "$work/b"
 cd "$work/b" || exit 1
-# An out-of-tree build refuses a source tree that is configured itself.
+# An out-of-tree build fails if the source tree itself is configured.
 if [ -f "$PVN_SRCDIR/config.status" ]; then
     echo "skip configure's switches: the source tree itself is configured"
     exit 0

@@ -1,23 +1,31 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small, correct NCCL net plugin over loopback TCP, to test the tools that drive plugins: one
- * socket per comm, one frame per message, no thread. It exports versions 4 (blocking connect and
- * accept), 6 and 12. TESTNET_FAULT makes one rank misbehave:
- *   corrupt:N  flip one bit of the N-th message sent      swap:N   N-th message gets its tag
- * changed drop:N     never send the N-th message                short:N  report one byte less than
- * received stuck:N    N-th isend never returns                   die:N    N-th isend kills the
- * process error:N    N-th isend fails with ncclSystemError      overrun:N write one byte behind a
- * receive init       init fails                                 nosize   test never reports sizes
- * deaf       accept fails                             slow:N   every isend takes N us
- * late:N     from the N-th on, every isend takes 50 ms
- * N counts from 1. TESTNET_FAULT_RANK limits it to the process whose PVN_PERF_RANK is that number.
- * TESTNET_ADDR (default 127.0.0.1) is where it listens.
+ * A small, correct NCCL net plugin over loopback TCP, to test the tools that drive plugins. A comm
+ * has one socket, a message is one frame, and there is no thread. It exports versions 4 (blocking
+ * connect and accept), 6 and 12. TESTNET_FAULT makes one rank misbehave; N counts from 1:
+ *   corrupt:N  flip one bit of the N-th message sent
+ *   swap:N     change the tag of the N-th message
+ *   drop:N     never send the N-th message
+ *   short:N    report one byte less than received
+ *   stuck:N    N-th isend never returns
+ *   die:N      N-th isend kills the process
+ *   error:N    N-th isend fails with ncclSystemError
+ *   overrun:N  write one byte behind a receive
+ *   init       init fails
+ *   nosize     test never reports sizes
+ *   deaf       accept fails
+ *   slow:N     every isend takes N us
+ *   late:N     from the N-th on, every isend takes 50 ms
+ *   reg        no memory can be registered
+ *   flush      iflush fails
+ * TESTNET_FAULT_RANK limits the fault to the process whose PVN_PERF_RANK is that number.
+ * TESTNET_ADDR (default 127.0.0.1) is the address to listen at.
  *
- * TESTNET_PTR is the device's ptrSupport (default: host memory alone), TESTNET_PCI its pciPath, TESTNET_FORCE_FLUSH
- * its forceFlush. GPU memory is only the double's (fakecuda.c), which this processor reaches. TESTNET_LATE: what was received
- * is in the buffer when a flush of it is complete and not before. More faults: reg (no memory can be registered),
- * flush (iflush fails).
+ * TESTNET_PTR is the device's ptrSupport (default: host memory alone), TESTNET_PCI its pciPath,
+ * TESTNET_FORCE_FLUSH its forceFlush. GPU memory is only the double's (fakecuda.c), which this
+ * processor reaches. If TESTNET_LATE is set, received bytes are in the buffer only after a flush of
+ * it is complete.
  */
 #include "config.h"
 
@@ -50,14 +58,14 @@ struct buffer {
     char *data;
     size_t size; /* room of a receive, length of a send */
     int tag;
-    int taken; /* a receive that a frame was matched to */
+    int taken; /* a receive to which a frame was matched */
     int full;
     size_t got;
 };
 
 struct comm;
 
-/* TESTNET_LATE: a receive, until its flush is complete. */
+/* TESTNET_LATE: a receive whose flush is not complete yet. */
 struct late {
     char *to, *copy;
     size_t got;
@@ -115,7 +123,8 @@ static int fault_is(const char *kind)
     return strcmp(fault.kind, kind) == 0;
 }
 
-/* True for the one message the fault is about; said in the log, so that a test can see it fired. */
+/* True for the one message that the fault concerns. Logs it, so that a test can see that the
+ * fault occurred. */
 static int fault_now(const char *kind)
 {
     if (!fault_is(kind) || fault.sends != fault.at)
@@ -179,7 +188,8 @@ static ncclResult_t connect_any(void *handle, void **send_comm)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     /*
-     * On loopback the kernel completes it from the listen queue, so this does not wait for accept.
+     * On loopback the kernel completes the connection from the listen queue, so this does not wait
+     * for accept.
      */
     memcpy(&sa, handle, sizeof(sa));
     if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
@@ -361,7 +371,7 @@ static ncclResult_t isend_any(struct comm *c, void *data, size_t size, int tag, 
     return ncclSuccess;
 }
 
-/* That of a buffer, or one that is free. */
+/* Returns the entry of this buffer, or an unused one. */
 static struct late *find_late(const char *to)
 {
     struct late *unused = NULL;
@@ -386,7 +396,7 @@ static void receive_late(struct request *r, int i)
     r->late[i] = l;
 }
 
-/* After the last test() of a receive or of a flush. */
+/* Called after the last test() of a receive or of a flush. */
 static void settle_late(const struct request *r)
 {
     for (int i = 0; i < GROUP; i++) {

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# For the scripts that run pvn-perf and judge by what it printed; to be sourced. The script defines outputs NAME, which
-# prints the files that the test of that name has written.
+# For scripts that run pvn-perf and judge its output; to be sourced. The script defines outputs NAME, which prints the
+# names of the files that test NAME has written.
 # shellcheck shell=bash
 
-# verdict NAME COMMAND...: the test's line of the report, by the command's status; what was written follows a failure.
+# verdict NAME COMMAND...: prints the test's result by the command's status; after a failure, its output files follow.
 verdict() {
     local name=$1 file
     shift

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// The tables of lane operations, which name their members one by one.
+// Checks the tables of lane operations, whose initialisers name each member.
 #ifndef PVN_TESTS_SUPPORT_WHOLE_TABLE_H
 #define PVN_TESTS_SUPPORT_WHOLE_TABLE_H
 
@@ -13,7 +13,7 @@ extern "C" {
 #include "engine/lane.h"
 }
 
-// Member `but` is none of the operations.
+// Expects that no member is NULL. Member `but` is no operation and is not checked.
 template <typename Table> void expect_no_holes(const Table *table, size_t but)
 {
     void *member[sizeof(*table) / sizeof(void *)];
@@ -23,7 +23,7 @@ template <typename Table> void expect_no_holes(const Table *table, size_t but)
             << "member " << i << " of " << sizeof(member) / sizeof(*member);
 }
 
-// Nobody who calls an operation of a bound lane looks for it first.
+// Callers of a bound lane's operation do not check if it exists.
 inline void expect_no_holes(const pvn_lane *l)
 {
     expect_no_holes(l->ops, offsetof(pvn_lane_ops, is_fallback) / sizeof(void *));
