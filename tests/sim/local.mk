@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The engine against a simulated network.
+# The engine on a simulated network.
 PVN_TESTS += tests/sim/test_engine_sim
 tests_sim_test_engine_sim_SOURCES = tests/sim/test_engine_sim.cc tests/sim/world.cc tests/sim/shares.h tests/sim/totals.h tests/sim/world.h \
     tests/support/engine_calls.c tests/support/engine_calls.h
 tests_sim_test_engine_sim_CPPFLAGS = $(TEST_CPPFLAGS)
-# A hundred thousand worlds: here the run is what takes the time.
+# The test runs a hundred thousand worlds, so it is optimised.
 tests_sim_test_engine_sim_CXXFLAGS = $(AM_CXXFLAGS) -O2
 tests_sim_test_engine_sim_CFLAGS = $(AM_CFLAGS)
 tests_sim_test_engine_sim_LDADD = libpvn-core.la $(TEST_LDADD)
 
-# Mutations that the simulation has to notice: see the script, which has one file of a time replaced by a copy of it.
-# A member of the archive that is linked before it is not taken from it.
+# Mutations that the simulation has to notice (mutations.sh). Each build replaces one file by a modified copy. An object
+# that is linked first replaces the archive's member.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/sim/mutations.sh
 endif

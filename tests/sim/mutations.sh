@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Is the simulation's checker able to see? What keeps a message exactly-once is taken out of a copy of the engine (or of
-# the simulated network), one rule at a time, and the simulation has to fail within $seeds seeds. A mutation that
-# survives means that the checker is blind; one whose pattern changes nothing any more is a failure, too.
-# tests/fail/mutations.sh does that for the rules outside the engine.
+# Does the simulation's checker notice each missing rule? Rules keep each message exactly-once. This script removes them
+# from a copy of the engine (or of the simulated network), one at a time. The simulation has to fail within $seeds
+# seeds. If a mutation survives, the checker is blind to it. A pattern that changes nothing any more is a failure, too.
+# tests/fail/mutations.sh covers the rules outside the engine.
 # run-all limit: 600
 set -u
 seeds=${PVN_SIM_SEEDS:-10000}
@@ -12,8 +12,8 @@ build=$PVN_BUILDDIR src=$PVN_SRCDIR
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# built NAME FILE: the simulation with $tmp/NAME.c (or .cc) in place of that file; of a header, which the engine's inline
-# calls are compiled with then, $tmp/NAME.h
+# built NAME FILE: builds the simulation with $tmp/NAME.c (or .cc) in place of FILE. If FILE is a header, the engine's
+# inline calls are compiled with $tmp/NAME.h.
 built() {
     local source=$tmp/$1.${2##*.} first=
     if [[ $2 == *.h ]]; then
@@ -45,7 +45,7 @@ mutate() {
 }
 
 e=plugin/engine
-# The control: a copy that differs in nothing passes.
+# The control: an unmodified copy passes.
 cp "$src/$e/engine_tx.c" "$tmp/none.c"
 if [ -n "${PVN_MUTATION_PATTERNS:-}" ]; then
     : # nothing is built
@@ -79,7 +79,7 @@ mutate the-newest-with-a-tag-takes-the-slot $e/engine_tx.c '/^static struct send
 mutate what-was-assigned-ahead-is-not-finished $e/engine_tx.c 's/m->unassigned \? 0 : post_rest\(e, m\)/0/'
 mutate flushes-are-not-ended $e/engine_failover.c '/^int pvn_engine_resume_receiver/,/^}/s/eng_flush_end\(e\);/;/'
 mutate closed-without-a-fence tests/sim/world.cc '/^void World::close/,/^}/s/fence\(.*\);/;/'
-# Rules for messages that are done when a lane has taken them.
+# Rules for messages that complete when a lane has taken them.
 mutate what-is-kept-is-not-copied $e/engine_keep.c '/^void eng_keep\(/,/^}/s/m->w\.src = copy;/;/'
 mutate a-tested-send-gives-up-its-copy $e/engine_calls.h 's/req->state = req->after;/req->state = REQ_FREE;/'
 mutate what-is-kept-is-not-sent-again $e/engine_failover.c '/^static struct send_msg \*open_message/,/^}/s/ \|\| eng_is_kept\(m\)//'
@@ -88,7 +88,7 @@ mutate a-kept-message-is-kept-for-ever $e/engine_tx.c '/^__attribute__.* sent_an
 mutate one-taken-chunk-is-all $e/engine_keep.c 's/ && size <= e->chunk &&$/ \&\&/;s/ \|\| m->next != 1//'
 mutate kept-messages-share-a-place $e/engine_keep.c 's/k->free\[--k->nfree\]/k->free[0]/;s/k->free\[k->nfree\+\+\] = .*;/;/'
 mutate taken-of-any-message $e/engine_keep.c 's/ \|\| m->w\.cookie != id//'
-# Rules that make it exactly-once at any time.
+# Rules that keep a message exactly-once, also without a failover.
 mutate flushed-by-one-lane $e/engine_flush.c 's/if \(--j->waiting == 0\)/if (true)/'
 mutate flush-refused-is-forgotten $e/engine_flush.c '/^static int post/,/^}/s/if \(rc == -EAGAIN\)/if (false)/'
 mutate no-generation-compare-of-sends $e/engine_tx.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
@@ -104,7 +104,7 @@ mutate slots-announced-again-are-taken-again tests/sim/world.cc 's/p\.slot == l-
 mutate a-taken-buffer-is-taken-again $e/engine_tx.h 's/ && !\(taken >> i & 1\)//'
 mutate no-bitmap-of-chunks-placed-by-slot $e/engine_place.c 's/chunk_test\(&p->chunks, f->chunk\)/false/'
 mutate what-was-placed-is-not-forgotten $e/engine_place.c 's/memset\(rx->placed.*/;/'
-# Work that is due does not wait until the words of a lane change: tests/support/engine_calls.c compares.
+# Work that is due must not wait until a lane's watched words change. tests/support/engine_calls.c checks that.
 mutate watched-while-a-slot-waits $e/engine_recv.h 's/pvn_lane_watch_empty\(e->watch\);/;/'
 mutate watched-while-a-chunk-waits $e/engine_tx.c 's/pvn_lane_watch_empty\(e->watch\);/;/'
 mutate watched-while-a-flush-waits $e/engine_flush.c 's/pvn_lane_watch_empty\(e->watch\);/;/'

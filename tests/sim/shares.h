@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Many seeds of a simulation, shared among processes. Trial: a class that is made of a seed, with go(), which returns what was
-// wrong or "", and add(Totals &).
+// Runs many seeds of a simulation in several processes. Trial is a class with a constructor from a
+// seed, go(), which returns the broken promise or "", and add(Totals &).
 #ifndef TESTS_SIM_SHARES_H
 #define TESTS_SIM_SHARES_H
 
@@ -33,7 +33,7 @@ inline uint64_t from_env(const char *name, uint64_t def)
 struct Share {
     Totals t;
     uint64_t bad_seed;
-    char bad[2000]; // empty: nothing
+    char bad[2000]; // empty: no promise was broken
 };
 
 template <class Trial> void run_share(uint64_t first, uint64_t end, uint64_t step, Share *s)
@@ -50,8 +50,7 @@ template <class Trial> void run_share(uint64_t first, uint64_t end, uint64_t ste
     }
 }
 
-// Seeds know nothing of each other, so every processor has a share of them; this process has the
-// first.
+// Seeds are independent, so each processor gets a share of them. This process runs the first share.
 template <class Trial> std::vector<Share> run_seeds(uint64_t first, uint64_t n)
 {
     unsigned workers = std::max(1u, std::thread::hardware_concurrency());

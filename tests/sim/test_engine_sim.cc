@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The engine against the simulated network, seed by seed.
+// The engine on the simulated network, seed by seed.
 //
 // PVN_SIM_SEEDS=N   how many seeds (default 100000; 4000 under a sanitizer)
 // PVN_SIM_FIRST=N   first seed (default 1)
-// PVN_SIM_SEED=N    just this one, to replay a failure
+// just this one, to repeat a failure
 #include "sim/shares.h"
 #include "sim/totals.h"
 #include "sim/world.h"
@@ -39,7 +39,7 @@ struct Message {
     std::vector<uint8_t> bytes;  // what the sender's buffer holds; wiped when its send completes
     std::vector<uint8_t> expect; // what must arrive
     int tag = 0;
-    size_t window = 0; // messages of one may be sent in any order
+    size_t window = 0; // messages of one window may be sent in any order
     pvn_req *req = nullptr;
     bool posted = false, done = false;
 };
@@ -61,7 +61,7 @@ class Trial
         choose_traffic();
         w.open();
     }
-    std::string go(); // "" or what was broken
+    std::string go(); // "" or the broken promise
     void add(Totals &t) const;
 
   private:
@@ -102,19 +102,19 @@ class Trial
     std::vector<size_t> order; // in which messages are sent
     size_t next_send = 0, next_group = 0;
     bool tx_failed = false, rx_failed = false;
-    int receive_pct = 60;    // steps that post a receive
+    int receive_pct = 60;    // percentage of steps that post a receive
     size_t depth = SIZE_MAX; // receives that are open at once at most
     bool many = false;
-    int gpu_pct = 0;      // buffers in GPU memory, whose receives are flushed
+    int gpu_pct = 0;      // percentage of buffers in GPU memory, whose receives are flushed
     long close_at = 0;    // the step at which an end is closed; 0: none
-    int close_stage = -1; // or the stage of a failover
+    int close_stage = -1; // or the stage of a failover at which it is closed
     bool closes_early = false, closed = false;
 
     // An end that is away makes no call; adapters and the network go on.
     int sleep_pct = 0;
-    long step = 0, away[2] = {}; // sender, receiver: until which step
+    long step = 0, away[2] = {}; // sender, receiver: the step at which it is back
 
-    // Failover, as far as it has come; the steps are those of engine.h.
+    // Progress of a failover. engine.h has the steps.
     enum { RUNNING, REPORTED_DEAD, FENCING, CONNECTED, REPORTED, ANSWERED } stage = RUNNING;
     bool tx_fenced = false, rx_fenced = false;
     int losses_left = 0;
@@ -125,7 +125,7 @@ class Trial
     uint64_t sleeps = 0, overtakes = 0, farther = 0;
 };
 
-// The lanes, at the start and after each failover.
+// Chooses the lanes, at the start and after each failover.
 void Trial::choose_lanes()
 {
     auto &k = w.k;
@@ -138,7 +138,8 @@ void Trial::choose_lanes()
     k.chunk = w.chance(50) ? 64 : 1 + w.pick(512);
     if (k.own_kick && w.chance(70))
         k.chunk = 4096;
-    // A path that loses what is large, or all that goes in one direction: its lanes die of the first loss.
+    // A path that loses large messages, or everything in one direction. Its lanes die of the first
+    // loss.
     bool loses = k.delivered && losses_left > 0 && w.chance(20);
     k.lost_from = loses && w.chance(50) ? 1 + w.pick(200) : 0;
     k.lost_forth = loses && !k.lost_from && w.chance(50);
@@ -168,7 +169,7 @@ void Trial::choose_network()
     if (k.chunk == 4096)
         k.refuse_pct /= 8;
     k.late_ack_pct = k.delivered && w.chance(20) ? static_cast<int>(w.pick(30)) : 0;
-    // So many messages that a place is needed again while its message is kept.
+    // So many messages that a slot is reused while an earlier message's copy is kept.
     many = k.keeps && !k.cts && w.chance(10);
     if (many)
         k.late_ack_pct = 100;
@@ -199,9 +200,9 @@ void Trial::choose_group(size_t n)
     }
 }
 
-// Inside a window of receives the sender may go in any order, but equal tags keep theirs: that is
-// what pairs them. The window is one group, or, on matched comms, several: then messages come
-// before their tag is posted.
+// Within a window of receives, the sender may send in any order. Messages with equal tags keep
+// their order, because it pairs them with receives. The window is one group. On matched comms it
+// may be several groups; then messages may arrive before a receive with their tag is posted.
 void Trial::choose_send_order(const std::vector<size_t> &window)
 {
     std::vector<size_t> o = window;
@@ -223,11 +224,11 @@ void Trial::choose_send_order(const std::vector<size_t> &window)
 
 void Trial::choose_traffic()
 {
-    // Now and then so many that the rings of slots and of messages begin again.
+    // Some trials have so many messages that the rings of slots and of messages wrap around.
     size_t n = many ? PVN_MAX_SENDS + w.pick(100) : 1 + w.pick(w.chance(3) ? 160 : 40),
            width = !w.k.cts && w.chance(30) ? 1 + w.pick(4) : 1;
     bool grouped = w.chance(w.k.own_kick ? 20 : 50);
-    // A sender that is ahead of the receiver finds a slot the moment that it is announced.
+    // A sender that is ahead of the receiver takes a slot the moment it is announced.
     if (w.chance(30))
         receive_pct = 15;
     if (w.chance(20))
@@ -292,7 +293,7 @@ void Trial::post_send()
     }
 }
 
-// Each tag is another rank's, and one that has to wait does not hold up the others.
+// Each tag belongs to another rank. A rank that has to wait does not block the others.
 void Trial::let_another_rank_send()
 {
     size_t end = next_send, to;
@@ -312,7 +313,7 @@ bool Trial::is_awake(bool sender) const
     return step >= away[!sender];
 }
 
-// One end, both, or one when the other one comes back.
+// Puts one end to sleep, or both, or the other end when the first one comes back.
 void Trial::choose_sleep()
 {
     if (step < std::max(away[0], away[1]) || !w.chance(sleep_pct))
@@ -415,13 +416,14 @@ void Trial::test_sends()
             m.done = true;
             if (size != m.bytes.size())
                 w.broken("a send reports another size than was requested");
-            // The source is the caller's again: whatever the network still reads shows as damage.
+            // The caller owns the source again, so a later read by the network shows up as damage.
             std::fill(m.bytes.begin(), m.bytes.end(), uint8_t(0));
         }
     }
 }
 
-// The sender's caller calls no more once all its sends are done; the plugin's own thread moves on what is kept.
+// The caller makes no more calls once all its sends are complete. The plugin's own thread drives
+// the kept messages.
 void Trial::help_sender()
 {
     bool kept = w.etx && pvn_engine_kept(w.etx) > 0;
@@ -468,7 +470,8 @@ void Trial::pause(bool sender)
     pvn_engine_pause(sender ? w.etx : w.erx, &why);
 }
 
-// Both ends stop in any order; what has landed is still reported, and nothing lands behind that.
+// Both ends are fenced, in any order. Data that landed before are still reported, and none land
+// after that.
 void Trial::fence_ends()
 {
     if (!rx_fenced && is_awake(false) && w.chance(50)) {
@@ -486,7 +489,7 @@ void Trial::fence_ends()
         stage = CONNECTED;
 }
 
-// The receiver's HELLO has said how many messages it has, which may be all.
+// The receiver's HELLO says how many messages it has, perhaps all of them.
 void Trial::acknowledge()
 {
     int open = pvn_engine_pending(w.etx);
@@ -494,7 +497,7 @@ void Trial::acknowledge()
     acknowledged += static_cast<uint64_t>(open - pvn_engine_pending(w.etx));
 }
 
-// The new lanes may be of any kind, and may die at any time.
+// The new lanes may be of any kind and may die at any time.
 void Trial::bring_lanes()
 {
     bool cts = w.k.cts;
@@ -530,7 +533,7 @@ void Trial::resume_receiver()
 void Trial::drive_failover()
 {
     if (stage == RUNNING && !pvn_engine_paused(w.etx) && !pvn_engine_paused(w.erx)) {
-        // Without the loss of a lane, as when a better one is there again.
+        // A failover without the loss of a lane, as when a better lane is available again.
         if (w.k.delivered && losses_left > 0 && w.chance(1)) {
             losses_left--;
             pause(w.chance(50));
@@ -540,7 +543,7 @@ void Trial::drive_failover()
     if (!w.chance(20))
         return;
     bool lost = losses_left > 0 && w.chance(20);
-    // The plugin's own thread says it for a receiver that is away.
+    // The plugin's own thread sends this number for a receiver that is away.
     if ((stage == FENCING ? tx_fenced : stage == CONNECTED || stage == REPORTED) && is_awake(true))
         acknowledge();
     switch (stage) {
@@ -574,7 +577,7 @@ void Trial::drive_failover()
             resume_receiver();
             break;
         }
-        // The receiver has not heard, and its old lanes are still fenced.
+        // The receiver has not got the answer, and its old lanes are still fenced.
         losses_left--;
         lost_answers++;
         pause(true);
@@ -586,7 +589,8 @@ void Trial::drive_failover()
     }
 }
 
-// In the middle of anything: a failover, too. The memory of its requests is the caller's again.
+// Closes an end at any moment, perhaps during a failover. The caller owns the memory of its
+// requests again.
 void Trial::close_an_end()
 {
     bool sender = w.chance(50);
@@ -601,8 +605,8 @@ void Trial::close_an_end()
             b->open &= sender;
 }
 
-// The other end: its lanes die, so its requests end or it waits for a failover. Nothing else comes
-// of what was in flight.
+// Drives the other end after a close. Its lanes die, so its requests fail, or it waits for a
+// failover. Data in flight have no other effect.
 std::string Trial::after_close()
 {
     const pvn_engine *left = w.etx ? w.etx : w.erx;
@@ -618,8 +622,8 @@ std::string Trial::after_close()
                : "an end whose peer has closed waits for it";
 }
 
-// The receiver has all and goes, while acknowledgements are late: the number that its GOODBYE has
-// completes what the sender has open.
+// The receiver has every message and closes, while acknowledgements are late. The number in its
+// GOODBYE completes the sender's open sends.
 void Trial::close_with_everything()
 {
     uint64_t received = pvn_engine_received(w.erx);
@@ -641,7 +645,8 @@ void Trial::close_with_everything()
             return w.broken("a message was received and its send does not end");
 }
 
-// All is done at both ends, and the sender hears of it, unless a lane is lost meanwhile.
+// All requests are complete at both ends. The sender gets the acknowledgements of its kept
+// messages, unless a lane is lost meanwhile.
 void Trial::end_of_copies()
 {
     auto waits = [&] {
@@ -747,7 +752,7 @@ TEST(EngineSimulation, ExactlyOnceForEverySeed)
     report(n, t);
     if (n < 1000)
         return;
-    // Every kind of fault must have happened, and the engine must have met it.
+    // Each kind of fault must have occurred, and the engine must have met it.
     for (uint64_t fired :
          {t.repeats,    t.stales,        t.dups,        t.refusals,     t.deaths,
           t.unexpected, t.dropped_stale, t.dropped_dup, t.slots,        t.runs,

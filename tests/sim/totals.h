@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// Counts of the things that the seeds of a simulation have met.
+// How often the seeds of a simulation met each kind of event.
 #ifndef PVN_TESTS_SIM_TOTALS_H
 #define PVN_TESTS_SIM_TOTALS_H
 

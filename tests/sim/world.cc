@@ -17,7 +17,7 @@ Lane *lane_of(pvn_lane *l)
     return reinterpret_cast<Lane *>(l);
 }
 
-// The lane of a data operation: the engine makes none behind the fence.
+// Returns the lane of a data operation. The engine must not use a lane after its fence.
 Lane *in_use(pvn_lane *base)
 {
     Lane *l = lane_of(base);
@@ -40,7 +40,7 @@ int die(Lane *l)
     return -EIO;
 }
 
-// Later than everything that left on this stream before.
+// An arrival time after that of every earlier packet on this stream.
 uint64_t arrival(Lane *from, size_t stream)
 {
     World *w = from->world;
@@ -59,7 +59,7 @@ bool refuses(World *w)
     return true;
 }
 
-// Takes a post, if there is room.
+// Queues a post if there is room.
 int post(Lane *l, const pvn_write &post)
 {
     World *w = l->world;
@@ -76,7 +76,7 @@ int post(Lane *l, const pvn_write &post)
     return 0;
 }
 
-// A lane that sets kick_due by itself sometimes does when it has taken something.
+// Lanes with PVN_LANE_SETS_KICK_DUE sometimes set kick_due when they have taken a post.
 void hold(Lane *l)
 {
     l->base.kick_due |= (l->base.caps & PVN_LANE_SETS_KICK_DUE) && l->world->chance(50);
@@ -111,8 +111,8 @@ int sim_next_slot(pvn_lane *base, const pvn_cts **cts)
     return 1;
 }
 
-// A packet is lost: the adapter that waits for its acknowledgement gives the lane up, at both ends if the
-// other one learns of it.
+// If the packet is lost, the adapter that waits for its acknowledgement gives the lane up. Both
+// ends see that if the other one gets to know.
 bool loses(Lane *sender, bool lost)
 {
     World *w = sender->world;
@@ -218,13 +218,13 @@ void report_taken(Lane *l, const pvn_write &post)
     l->world->taken++;
 }
 
-// Its receiver finds the buffer of a chunk by the engine's place, when it is polled.
+// True if the receiving lane, when polled, gets a chunk's buffer from the engine.
 bool places(const Lane *l)
 {
     return !(l->base.caps & PVN_LANE_NEEDS_CTS) || l->base.caps & PVN_LANE_PLACES;
 }
 
-// The sending adapter reads the bytes of what is due and puts them on the wire.
+// The sending adapter reads the bytes of due posts and puts them on the wire.
 void transmit(Lane *l)
 {
     World *w = l->world;
@@ -271,12 +271,12 @@ int place(Lane *l, Packet &p)
     return 0;
 }
 
-// 0: the head of the stream is done, -EAGAIN: it must wait, else an error.
+// Returns 0 if the head of the stream is done, -EAGAIN if it must wait, or an error.
 int receive_head(Lane *l, Packet &p)
 {
     World *w = l->world;
     if (p.is_cts) {
-        // One that is repeated is not another slot.
+        // A repeated clear-to-send entry is no further slot.
         if (p.slot == l->next_slot) {
             l->cts_store.push_back(p.cts);
             l->cts_held.push_back(&l->cts_store.back());
@@ -328,7 +328,7 @@ int deliver(Lane *l)
     return 0;
 }
 
-// An event of a generation that no slot of the run has.
+// An event whose generation no slot of this run has.
 pvn_event stale_event(World *w)
 {
     pvn_event ev = {};
@@ -345,7 +345,8 @@ pvn_event stale_event(World *w)
     return ev;
 }
 
-// Two messages' ends that one event can report.
+// True if both events report ends of messages that follow each other, so that one event can report
+// both.
 bool follows(const pvn_event &a, const pvn_event &b)
 {
     return a.kind == PVN_EV_SENT && b.kind == PVN_EV_SENT && b.chunk == 0 && b.more == 0 &&
@@ -362,8 +363,8 @@ bool has_events(const Lane *l)
     return found;
 }
 
-// Some of the polls that find nothing have the next ones left out, as on a lane whose events lie in
-// memory.
+// After some polls that find nothing, the engine may leave out the next polls, as on a lane whose
+// events are in memory.
 void watch(Lane *l)
 {
     World *w = l->world;
@@ -374,7 +375,7 @@ void watch(Lane *l)
     w->watches++;
 }
 
-// A flush that is reported is over.
+// A reported flush is no longer outstanding.
 void forget_flush(Lane *l, const pvn_event &ev)
 {
     if (ev.kind != PVN_EV_FLUSHED)
@@ -383,7 +384,7 @@ void forget_flush(Lane *l, const pvn_event &ev)
                                    [&](const auto &f) { return f.first == ev.id; }));
 }
 
-// Reports what had landed before the fence.
+// Reports data that landed before the fence.
 int sim_drain(pvn_lane *base, pvn_event *ev, int max)
 {
     Lane *l = lane_of(base);
@@ -582,7 +583,7 @@ void World::new_lanes()
     }
 }
 
-// Others see at any time what the engine knows.
+// The live counters must match the engine's own at any time, because others read them.
 void World::check_live(const pvn_engine *e)
 {
     if (!e)
@@ -603,9 +604,8 @@ void World::tick()
     for (auto &l : tx)
         if (!is_dead(l.get()))
             transmit(l.get());
-    // Data in flight in an adapter land, whether or not anybody polls and whatever has become of
-    // the sender's end, until the lane is fenced; so would those of a replaced lane, were it not
-    // fenced.
+    // Data in flight land whether or not anybody polls, and whatever happened to the sender's end,
+    // until the lane is fenced. Data on a replaced lane would land, too, if it were not fenced.
     for (auto &l : rx)
         if (!places(l.get()))
             deliver(l.get());
@@ -636,7 +636,8 @@ void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)
     } else if (k.cts) {
         return broken("a write outside every posted buffer");
     }
-    // A matched comm's only other memory is that of unexpected messages, which AddressSanitizer guards.
+    // The only other memory of a matched comm holds unexpected messages. AddressSanitizer guards
+    // it.
     memcpy(dst, src, n);
 }
 

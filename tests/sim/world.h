@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// A simulated network for the message engine: virtual clock, one seed, and a checker.
+// A simulated network for the message engine: a virtual clock, one seed, and a checker.
 //
-// Two engines, one sending and one receiving, are joined by 1 to 4 simulated lanes. A lane delays,
-// reorders between its streams and between lanes, refuses posts, repeats events, invents stale
-// ones, and can die. Bytes are read from the sender's buffer when the simulated adapter gets to
-// them and are written into the receiver's in two halves with time between them, so that a buffer
-// that is released too early shows.
+// Two engines, one sending and one receiving, are joined by 1 to 4 simulated lanes. A lane delays
+// packets, reorders them between its streams and between lanes, refuses posts, repeats events,
+// invents stale ones, and can die. The simulated adapter reads a sender's bytes late, and writes a
+// receiver's bytes in two halves with time between them. So a buffer that is released too early
+// shows up as damage.
 #ifndef PVN_TESTS_SIM_WORLD_H
 #define PVN_TESTS_SIM_WORLD_H
 
@@ -25,8 +25,8 @@ extern "C" {
 namespace sim
 {
 
-// SplitMix64: a world draws some thousand numbers, and a generator with a large state costs a third
-// of its run.
+// SplitMix64, because a world draws some thousand numbers. A generator with a large state would
+// take a third of its run time.
 class Random
 {
     uint64_t at;
@@ -55,7 +55,7 @@ class Random
 
 struct World;
 
-// A posted buffer with guards on both sides, and how often each of its bytes was written.
+// A posted buffer with guards on both sides. It counts how often each of its bytes was written.
 struct Buffer {
     static constexpr size_t guard = 16;
     static constexpr uint8_t fill = 0xC3;
@@ -78,7 +78,7 @@ struct Buffer {
 // A seed's decisions about the network.
 struct Knobs {
     bool cts = false;
-    bool places = false;   // with it: the receiver's lane finds the buffers, as a TCP lane does
+    bool places = false;   // with cts: the receiver's lane finds the buffers, as a TCP lane does
     bool own_kick = false; // lanes set kick_due by themselves, as RDMA lanes do
     int lanes = 1, streams = 1;
     int capacity = 8;      // posts a lane holds
@@ -86,19 +86,21 @@ struct Knobs {
     int repeat_pct = 0;    // events repeated
     int stale_pct = 0;     // polls that invent an event
     int dup_frame_pct = 0; // lanes that place: a chunk sent twice on its stream
-    int late_ack_pct = 0;  // reports of a send that come much later than what they report
-    size_t lost_from = 0;  // chunks of so many bytes are lost, and the lane dies of it; 0: none
+    // percentage of sends that are reported much later than they are delivered
+    int late_ack_pct = 0;
+    // chunks of at least this size are lost, and the lane dies of it; 0: none
+    size_t lost_from = 0;
     bool lost_forth = false, lost_back = false; // data; entries and acknowledgements
     uint64_t max_delay = 1000;
     uint64_t death_at = 0; // virtual time at which one of the next lanes dies; 0: never
     int death_lane = 0;
     size_t chunk = 256;
     bool delivered = false; // a send completes when the receiver has the bytes; lanes are replaced
-    bool keeps = false;     // with it: small messages are done when a lane has read them
-    bool outlives = false;  // the engine is to outlive its lanes, which it cannot if not delivered
+    bool keeps = false;     // with delivered: small messages complete when a lane has read them
+    bool outlives = false;  // the engine must outlive its lanes, which it can only if delivered
 };
 
-// On the wire, or half written at the receiver.
+// A packet on the wire, or half written at the receiver.
 struct Packet {
     uint64_t arrive = 0;
     pvn_frame f = {};
@@ -113,7 +115,7 @@ struct Packet {
     uint32_t cookie = 0; // the sender's
 };
 
-// A post that the adapter has not read yet.
+// A post whose bytes the adapter has not read yet.
 struct Pending {
     uint64_t at = 0;
     pvn_write w = {};
@@ -127,30 +129,31 @@ struct Lane {
     std::deque<Pending> pending;
     std::vector<std::deque<Packet>> wire;              // arriving here, by stream
     std::deque<std::pair<uint64_t, pvn_event>> events; // to be reported here, by time
-    std::vector<uint64_t> last; // last arrival, per stream, of what left here
+    std::vector<uint64_t> last; // arrival time of the last packet sent from here, per stream
     std::deque<pvn_cts> cts_store;
-    std::deque<const pvn_cts *> cts_held; // arrived, and not taken
-    uint64_t next_slot = 0;               // the one that arrives next
-    uint32_t changes = 0;                 // changes while there is something to be found
+    std::deque<const pvn_cts *> cts_held;                    // arrived, but not taken
+    uint64_t next_slot = 0;                                  // the slot whose entry arrives next
+    uint32_t changes = 0;                                    // changes while events are waiting
     std::vector<std::pair<uint32_t, const void *>> flushing; // at the receiver, not reported yet
     uint64_t death_at = 0;                                   // 0: never
-    bool fenced = false; // nothing lands any more; what landed is still reported
+    bool fenced = false; // no more data land; data that landed are still reported
 };
 
 struct World {
     Random rnd;
     uint64_t clock = 1;
     Knobs k;
-    std::vector<std::unique_ptr<Lane>> tx, rx, old; // old: replaced ones
+    std::vector<std::unique_ptr<Lane>> tx, rx, old; // old: lanes that were replaced
     pvn_engine *etx = nullptr, *erx = nullptr;
-    std::map<uintptr_t, Buffer *> buffers; // by address of the first byte; posted ones only
-    std::string violation;                 // first broken promise
+    std::map<uintptr_t, Buffer *> buffers; // posted buffers, by the address of their first byte
+    std::string violation;                 // the first broken promise
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
-    uint64_t slots = 0, runs = 0; // slots taken by the engine, SENT events of several
-    uint64_t taken = 0;           // TAKEN events
-    uint64_t watches = 0;         // polls that found nothing and said what they watch
-    uint64_t flushes = 0;         // that lanes have taken
-    uint64_t lost_chunks = 0;     // and entries and acknowledgements
+    // slots that the engine took; SENT events that report several ends
+    uint64_t slots = 0, runs = 0;
+    uint64_t taken = 0;       // TAKEN events
+    uint64_t watches = 0;     // polls that found nothing and said what they watch
+    uint64_t flushes = 0;     // flushes that lanes took
+    uint64_t lost_chunks = 0; // including entries and acknowledgements
 
     explicit World(uint64_t seed) : rnd(seed)
     {
@@ -160,14 +163,14 @@ struct World {
 
     void open(); // after k is set
     void fence(std::vector<std::unique_ptr<Lane>> &end);
-    void replace(); // lanes by new ones, after k is set again; the engines go on when resumed
-    // An end goes away with its lanes; those of the other end die within `after`.
+    void replace(); // replaces lanes, after k was set again; the engines go on when resumed
+    // Closes an end with its lanes. The lanes of the other end die within `after`.
     void close(bool sender, uint64_t after);
     bool is_flushing(const void *addr) const; // some lane has not reported it
     static std::vector<pvn_lane *> bases(const std::vector<std::unique_ptr<Lane>> &end);
-    void tick(); // time passes, adapters read what is due
-    // The only path of a simulated byte to memory: inside an open buffer, with its key, and
-    // counted.
+    void tick(); // time passes, and adapters read due posts
+    // The only function that writes a simulated byte to memory. It checks that the byte lies in an
+    // open buffer and that the key matches, and counts it.
     void write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key);
     void broken(const std::string &what);
     uint64_t pick(uint64_t n); // 0 .. n-1
