@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz targets: each is one C file with LLVMFuzzerTestOneInput. `make check` links it with
- * replay.cc, which feeds it the corpus and mutations of it; tests/fuzz/libfuzzer builds it with
- * libFuzzer for long runs. */
+/* Fuzz targets. Each is one C file with LLVMFuzzerTestOneInput. `make check` links it with
+ * replay.cc, which runs it on the corpus and on mutations of it. tests/fuzz/libfuzzer builds it
+ * with libFuzzer for long runs. */
 #ifndef PVN_TESTS_FUZZ_FUZZ_H
 #define PVN_TESTS_FUZZ_FUZZ_H
 
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* libFuzzer's entry point. Always 0; what is wrong aborts. */
+/* libFuzzer's entry point. Always returns 0; a broken condition aborts. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #ifdef __cplusplus

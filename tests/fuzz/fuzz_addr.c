@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: text read as a socket address. What is accepted prints as something that reads back
- * as the same address. */
+/* Fuzz target: text parsed as a socket address. An accepted address, when printed, parses as the
+ * same address. */
 #include "config.h"
 
 #include <stdint.h>

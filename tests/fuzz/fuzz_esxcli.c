@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the text of `esxcli hardware pci list`. Beyond not crashing: no loop, a root for
- * every function, an error names its line, and what was read merges into a copy of itself. */
+/* Fuzz target: the output of `esxcli hardware pci list`. Besides not crashing: the tree has no
+ * loop, every function has a root, an error names its line, and the model merges into a copy of
+ * itself. */
 #include "config.h"
 
 #include <errno.h>

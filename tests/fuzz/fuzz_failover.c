@@ -1,10 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a peer reports or answers in a failover, to an engine with open requests. Whatever it says, the engine
- * refuses it with a reason, or goes on: then every request completes, once.
+/* Fuzz target: a peer's report or answer in a failover, for an engine with open requests. For
+ * any input, the engine refuses it with a reason, or goes on. Then every request completes once.
  *
- * Bytes: 0 which end, and how the lanes before and after count; 1 requests; 2 which of them are done before; 3 buffers of a
- * slot; then the body of REPORT (to a sender) or ANSWER (to a receiver). */
+ * Input: byte 0: which end, and if the lanes before and after use slots; 1: number of requests;
+ * 2: which of them are complete before; 3: buffers per slot; then the body of REPORT (to a
+ * sender) or ANSWER (to a receiver). */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 enum { SIZE = 40, CHUNK = 16, REQUESTS = 24, POSTED = 1024, SLOTS = 256 };
 
 struct lane {
-    struct pvn_lane l; /* first */
+    struct pvn_lane l; /* first, so that a pvn_lane can be cast to lane */
     bool by_slot;
     struct pvn_cts slot[SLOTS];
     uint32_t filled[SLOTS][PVN_MAX_RECVS]; /* the message in a buffer, plus 1 */
@@ -34,7 +35,7 @@ struct lane {
     int nposted;
 };
 
-/* A buffer that was announced, and that no other message has. */
+/* The write must go to an announced buffer that no other message has. */
 static void check_buffer(struct lane *me, const struct pvn_write *w)
 {
     uint32_t *filled;
@@ -72,7 +73,7 @@ static int post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_b
     fuzz_require(n >= 1 && n <= PVN_MAX_RECVS && slot == (uint64_t)me->nslots,
                  "slots are announced in their order");
     me->nslots++;
-    me->slots_given++; /* by the other end */
+    me->slots_given++; /* the other end takes slots */
     return 0;
 }
 
@@ -174,7 +175,7 @@ static bool is_done(struct pvn_req **req)
 
 /* ---- sender ---- */
 
-/* Everything that was posted has arrived. */
+/* All posted chunks arrive. */
 static void deliver(struct lane *l, int from)
 {
     for (int i = from; i < l->nposted; i++)
@@ -247,7 +248,7 @@ static void sender(const uint8_t *p, size_t n)
 
 /* ---- receiver ---- */
 
-/* A message of the matched kind arrives whole. False: there is no buffer for it. */
+/* A message arrives whole on a matching lane. False: it has no buffer. */
 static bool arrive(struct lane *l, uint64_t number)
 {
     struct pvn_frame f = {.seq = number, .total = 1, .len = 1};

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a peer sends on the control connection, to a listening end (first byte even) or
- * to a connecting one (odd) that has said its own part. Whatever comes, the end waits, fails with a
- * reason or comes up, and gives everything back. */
+/* Fuzz target: bytes from a peer on the control connection. They go to a listening end (first
+ * byte even), or to a connecting end (odd) that has sent its own part. For any input, the end
+ * waits, fails with a reason or comes up, and it releases everything. */
 #include "config.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static struct pvn_conn *begin(struct pvn_device *dev, bool sender, int fd)
     conn_goto(c, PVN_CONN_DIAL);
     pvn_ctrl_init(&c->ctrl, fd);
     conn_goto(c, PVN_CONN_HELLO);
-    c->redials = 100; /* there is nobody to dial again */
+    c->redials = 100; /* nobody can be dialled again */
     return c;
 }
 
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     c = begin(&dev, bytes[0] & 1, sv[0]);
-    /* In two parts, so that frames are cut in the middle. */
+    /* Sends the input in two parts, so that frames are split. */
     for (i = 0; i < 2 && rc == -EAGAIN; i++) {
         size_t part = i ? n - done : (n - done) / 2;
 

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a hints file for a fixed guest. Beyond not crashing: a refused file names its line
- * and changes nothing; an accepted one leaves a tree without loops and with distinct addresses. */
+/* Fuzz target: a hints file for a fixed guest. Besides not crashing: a refused file names its
+ * line and changes nothing. An accepted file leaves a tree without loops and with distinct
+ * addresses. */
 #include "config.h"
 
 #include <errno.h>

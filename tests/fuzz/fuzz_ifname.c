@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: NCCL_SOCKET_IFNAME against a machine with one interface of each kind. Picks are
- * usable, and for a list without '^' each one's name matches it; otherwise there is an error with a
- * list. */
+/* Fuzz target: NCCL_SOCKET_IFNAME on a machine with one interface of each kind. The chosen
+ * interfaces are usable. If the list has no '^', the name of each one matches it. If none is
+ * chosen, there is an error with a list. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what other tools write (hwloc's XML, lspci's text, rdma_topo's dump, NCCL's XML as a
- * host), through the recogniser and the reader of each, whichever the bytes look like. Beyond not
- * crashing: a model or an error that names the file, no loop, and every parent is there. */
+/* Fuzz target: descriptions by other tools (hwloc's XML, lspci's text, rdma_topo's dump, NCCL's
+ * XML as a host). Each recogniser and each reader gets the bytes, whichever format they look
+ * like. Besides not crashing: the result is a model or an error that names the file, the model
+ * has no loop, and every parent exists. */
 #include "config.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: any bytes as an NCCL topology file, through the reader, the linter, the graph, the
- * pairing, the verdicts and the writer. */
+/* Fuzz target: any bytes as an NCCL topology file. They pass the reader, the linter, the graph,
+ * the pairing, the verdicts and the writer. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ static void write_again(const struct pvn_topo_ndoc *doc)
     fuzz_require(out != NULL, "memory");
     int written = pvn_topo_ndoc_write(doc, out, &bad);
     fclose(out);
-    /* "<" and "&" are literal to NCCL, but not to XML: such a value cannot be written back. */
+    /* NCCL takes "<" and "&" literally, but XML does not. Such a value cannot be written and
+     * read back. */
     if (written == 0 && memchr(text, '&', len) == NULL && strstr(text, "=\"<") == NULL) {
         int code = pvn_topo_nccl_xml_parse(text, len, &again, &err);
         if (code == 0)
@@ -68,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     write_again(doc);
-    /* The graph is cubic in the number of devices; a machine of 200 elements shows all there is. */
+    /* The graph's time is cubic in the number of devices. 200 elements are enough for each case. */
     if (doc->n_nodes <= 200 && pvn_topo_ndoc_complete(doc) == 0 &&
         pvn_topo_ntree_new(doc, NULL, &tree, why, sizeof(why)) == 0) {
         use_pairs(tree);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: an environment, one "NAME=value" per line, read as parameters. Beyond not crashing:
- * what is accepted is in its range and reads back as printed, what is refused says which
+/* Fuzz target: an environment, one "NAME=value" per line, parsed as parameters. Besides not
+ * crashing: an accepted value is in its range and parses as it was printed. A refusal names the
  * variable. */
 #include "config.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: bytes of PCI configuration space, of which the first two say how many can be read.
- * Beyond not crashing: the decoder ends, and says nothing about bytes that it could not read. */
+/* Fuzz target: bytes of PCI configuration space. The first two bytes say how many can be read.
+ * Besides not crashing: the decoder ends, and reports nothing about bytes that it could not
+ * read. */
 #include "config.h"
 
 #include <stdint.h>

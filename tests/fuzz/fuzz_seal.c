@@ -1,12 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: what somebody between two ends of a sealed stream, or in the place of one, can do to it.
- * The first byte chooses. 0: two ends with the same secret, and a relay whose edits the input has, four bytes each:
- * position (2, in the bytes of one direction), direction and kind, value. Both do their handshake and send a message.
- * 1, 2: an acceptor, or a connector, that gets the input as it is.
- * Whatever happens, an end gets a beginning of what the other end has sent and nothing else, calls end, and the process's
- * queue of OpenSSL errors stays empty.
+ * Fuzz target: an attacker between two ends of a sealed stream, or in place of one of them. The
+ * first byte chooses:
+ *   0     two ends with the same secret, and a relay whose edits are the input, four bytes each:
+ *           position (2 bytes, counted in one direction), direction and kind, value. Both ends do
+ *           their handshake and send a message.
+ *   1, 2  an acceptor, or a connector, that receives the input unchanged.
+ * For any input, an end receives only a prefix of the bytes that the other end has sent, all calls
+ * return, and the process's queue of OpenSSL errors stays empty.
  */
 #include "config.h"
 
@@ -29,18 +31,18 @@ struct edit {
     size_t at;
     int from; /* the end whose bytes are edited */
     enum kind kind;
-    uint8_t value; /* FLIP: bits; DROP, REPEAT: bytes less one */
+    uint8_t value; /* FLIP: bits; DROP, REPEAT: number of bytes less one */
 };
 
 struct ends {
     struct pvn_seal *s[2];
     int near[2], far[2];
-    int rc[2];           /* of the handshake */
+    int rc[2];           /* result of the handshake */
     size_t sent[2];      /* bytes of the message */
-    size_t got[2];       /* of the other end's */
+    size_t got[2];       /* bytes received of the other end's message */
     ssize_t received[2]; /* result of the last receive */
-    size_t passed[2];    /* bytes that have come to the relay from this end */
-    bool over[2];        /* the relay passes no more of them */
+    size_t passed[2];    /* bytes that the relay has received from this end */
+    bool over[2];        /* the relay passes no more bytes of this end */
 };
 
 static uint8_t pattern(size_t at)
@@ -81,7 +83,7 @@ static void close_ends(struct ends *e)
     fuzz_require(ERR_peek_error() == 0, "no error is left for the host process");
 }
 
-/* One end does its handshake, then sends its message and takes what comes. */
+/* One end does its handshake, then sends its message and receives. */
 static void act(struct ends *e, int i)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -115,7 +117,8 @@ static void act(struct ends *e, int i)
     }
 }
 
-/* Passes on what an end has sent, with the edits that fall into it. True: something came. */
+/* Forwards the bytes that an end has sent, with the edits for their positions. True: there were
+ * bytes. */
 static bool relay(struct ends *e, int from, const struct edit *edits, int n)
 {
     uint8_t in[20000], out[2 * sizeof(in) + EDITS * 256];

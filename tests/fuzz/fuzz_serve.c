@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what `pvn-perf serve` reads from whoever connects. The input is the JSON of a request, or of a knock; its first
- * twelve bytes are taken for a header, too. */
+/* Fuzz target: `pvn-perf serve` reads bytes from any client. The input is the JSON of a request
+ * or of a knock. Its first twelve bytes are also decoded as a header. */
 #include "config.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void check_head(const uint8_t *data, size_t size)
         fuzz_require(len >= 2 && len <= PVN_SERVE_TEXT_MAX, "a length that there is room for");
 }
 
-/* A knock that was read is the same after it was written again. */
+/* A knock that was decoded stays the same when it is encoded and decoded again. */
 static void check_knock(const uint8_t *data, size_t size)
 {
     struct pvn_boot_knock knock, again;
@@ -63,7 +63,7 @@ static void within_bounds(const struct pvn_perf_opts *o)
     fuzz_require(o->duration * o->nsizes <= o->max_time, "no more time than the server allows");
 }
 
-/* The server's own settings, which no client changes. */
+/* No client may change the server's own settings. */
 static void untouched(const struct pvn_perf_opts *o)
 {
     fuzz_require(o->max_memory == 1 << 20 && o->max_time >= 100 && o->max_time <= 100 &&

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the reader of statistics files. The input changes a whole file with two rows: its
- * first two bytes say how much of the file there is (from the end, little endian), then each three
- * bytes are an offset and the value there. */
+/* Fuzz target: the reader of statistics files. The input changes a valid file with two rows. Its
+ * first two bytes say how many bytes are cut off the file's end (little endian). Then each three
+ * bytes are an offset and the byte's new value. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 enum { ROWS = 2, BYTES = sizeof(struct pvn_stat_head) + ROWS * sizeof(struct pvn_stat_row) };
 
-/* As a process that ended long ago would have left it. */
+/* Makes the file as left by a process that ended long ago. */
 static void whole(uint8_t *image)
 {
     struct pvn_stat_head h = {.id = {.magic = PVN_STAT_MAGIC,
@@ -76,7 +76,7 @@ static void readable(const struct pvn_stats *s)
     }
 }
 
-/* The one file that all inputs are written to. */
+/* Returns the one file to which all inputs are written. */
 static const char *file(int *fd)
 {
     static char path[] = "/tmp/fuzz-stats-XXXXXX";

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a machine's files, one per line ("PATH=CONTENT", "PATH->LINK"), read into the model.
- * Beyond not crashing: the tree has no loop, every index is in range, every text is printable,
- * distances are the same in both directions, and the checks and remedies come to an end. */
+/* Fuzz target: a machine's files, one per line ("PATH=CONTENT", "PATH->LINK"), read into the
+ * model. Besides not crashing: the tree has no loop, every index is in range, every text is
+ * printable, distances are the same in both directions, and the checks and remedies end. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum {
     MAX_RECORDS = 2048,
-    PAIRS_OF = 12, /* functions whose distances are looked at */
+    PAIRS_OF = 12, /* functions whose distances are compared */
 };
 
 static void require_text(const char *text)
@@ -33,7 +33,8 @@ static void require_index(int i, int n)
     fuzz_require(i >= -1 && i < n, "indexes are in range");
 }
 
-/* "\xHH" and "\n" of the content, in place. */
+/* Replaces "\xHH" and "
+ * " in the content, in place. */
 static size_t unescape(char *s)
 {
     char *out = s, *start = s;
@@ -69,7 +70,8 @@ static int parse_line(char *line, struct pvn_topo_record *r)
     return 1;
 }
 
-/* The image of a tar file with those lines. NULL when it cannot be written (a name too long). */
+/* Makes the image of a tar file with those lines. NULL if it cannot be made (a name is too
+ * long). */
 static void *build_image(char *text, size_t *size)
 {
     static struct pvn_topo_record records[MAX_RECORDS];

@@ -1,21 +1,23 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a peer sends on the data streams of a TCP lane, to an engine with open requests: headers
- * and payloads to a receiver, acknowledgements and clear-to-send entries to a sender. Whatever comes, a request
- * stays open, completes with what was posted at most, or the comm fails with a reason; nothing but the buffers
- * of open receives is written.
+/* Fuzz target: a peer's bytes on the data streams of a TCP lane, for an engine with open
+ * requests. A receiver gets headers and payloads; a sender gets acknowledgements and
+ * clear-to-send entries. For any input, a request stays open or completes with at most the
+ * posted size, or the comm fails with a reason. No memory is written but the buffers of open
+ * receives.
  *
- * The input is text. Its first word has a letter for each of: r this end receives (else it sends), c clear-to-send,
- * a chunks are acknowledged, 2 two streams, g receives into memory that is copied to, o the engine outlives its
- * lane, k a worker thread moves pieces of 256 bytes and more. Then each line has a letter and numbers; those that
- * are missing are 0, lines with other letters are comments:
+ * The input is text. Its first word has a letter for each option: r this end receives (else it
+ * sends), c clear-to-send, a chunks are acknowledged, 2 two streams, g receives into memory that
+ * is copied to, o the engine outlives its lane, k a worker thread moves pieces of 256 bytes and
+ * more. Each further line has a letter and numbers. Missing numbers are 0, and lines with other
+ * letters are comments:
  *
  *   r SIZE TAG SIZE TAG ...    this end receives, into so many buffers
  *   s SIZE TAG                 this end sends
- *   t COUNT                    what the peer has sent arrives, and this end is called so often
- *   c SEQ TOTAL OFFSET LEN TAG CHUNK RECV FLAGS   the peer sends a chunk's header, with magic and check
- *   p COUNT                    ... so many bytes of payload
- *   e COUNT SIZE TAG ...       ... a clear-to-send entry that says it has so many buffers
+ *   t COUNT                    the peer's bytes arrive, and this end is called COUNT times
+ *   c SEQ TOTAL OFFSET LEN TAG CHUNK RECV FLAGS   a chunk's header, with magic and check
+ *   p COUNT                    the peer sends so many bytes of payload
+ *   e COUNT SIZE TAG ...       ... a clear-to-send entry that claims to have COUNT buffers
  *   hex: DIGITS                ... these bytes
  *   w STREAM                   ... on this stream from here on
  *   x                          ... the end of the stream */
@@ -45,26 +47,26 @@ enum {
     NUMBERS = 2 * (PVN_MAX_RECVS + 2), /* of a line; one buffer more than possible */
     CHUNK = 4096,
     WORKER_MIN = 256,
-    POSTED_MAX = 32768, /* bytes of a buffer or a send */
-    PEER_MAX = 65536,   /* bytes that the peer sends on a stream */
+    POSTED_MAX = 32768, /* maximum size of a buffer or a send */
+    PEER_MAX = 65536,   /* maximum that the peer sends on a stream */
     SENDS = 64,
     CALLS = 2000,        /* in one run */
-    CALLS_AT_ONCE = 600, /* as many as an idle stream needs to be left to the poller */
-    MEMORY = 131072,     /* where the receives' buffers lie */
-    GAP = 64,            /* between them */
+    CALLS_AT_ONCE = 600, /* enough for an idle stream to be left to the poller */
+    MEMORY = 131072,     /* size of the memory for the receives' buffers */
+    GAP = 64,            /* between two buffers */
     UNTOUCHED = 0xA5,
-    ECHO = 0x70 /* by which an acceptor answers a stream's preamble, see tcp_setup.c */
+    ECHO = 0x70 /* an acceptor's answer to a stream's preamble, see tcp_setup.c */
 };
 
 struct peer_stream {
     int fd, lane_fd;
     uint8_t out[PEER_MAX];
-    size_t len, sent; /* of `out`: bytes in all, and those that have gone */
+    size_t len, sent; /* of `out`: bytes in all, and bytes sent */
     bool ends;
 };
 
 struct receive {
-    struct pvn_req *req; /* NULL: it is done, or was refused */
+    struct pvn_req *req; /* NULL: complete or refused */
     bool done;
     int n;
     uint8_t *at[PVN_MAX_RECVS];
@@ -77,13 +79,13 @@ struct run {
     struct pvn_lane *lane;
     struct pvn_engine *e;
     struct peer_stream s[STREAMS];
-    struct peer_stream *to;   /* that the peer sends on */
-    int calls;                /* left */
-    bool failed;              /* it has been seen */
-    uint64_t acknowledgeable; /* no more chunks can the peer have acknowledged */
+    struct peer_stream *to;   /* the stream that the peer sends on */
+    int calls;                /* calls left */
+    bool failed;              /* the failure has been seen */
+    uint64_t acknowledgeable; /* upper limit of chunks that the peer can have acknowledged */
     struct receive receive[PVN_MAX_REQS];
     int nreceives;
-    size_t used; /* bytes of the memory */
+    size_t used; /* bytes of the memory in use */
     struct {
         struct pvn_req *req;
         size_t size;
@@ -93,7 +95,7 @@ struct run {
 };
 
 static uint8_t memory[MEMORY + GAP], source[POSTED_MAX];
-static int taken; /* pieces of memory that copies go through */
+static int taken; /* buffers through which copies go now */
 
 /* ---- memory that is copied to ---- */
 
@@ -154,7 +156,7 @@ static int preamble(void *ctx, int lane, int stream, uint8_t *out)
     return 1;
 }
 
-/* Connected sockets of one kind in all systems, of which bytes arrive at once. */
+/* Makes connected sockets of a kind that every system has, on which bytes arrive at once. */
 static void connect_streams(struct run *r)
 {
     const uint8_t echo = ECHO;
@@ -189,7 +191,7 @@ static void open_lane(struct run *r)
 
     r->lane = pvn_tcp_lane_new(&cfg);
     fuzz_require(r->lane != NULL, "a lane");
-    /* Its own offer has all that it looks for in the peer's. */
+    /* The end's own offer has all members that it reads in the peer's. */
     n = r->lane->ops->offer(r->lane, offer, sizeof(offer));
     fuzz_require(n > 0 && r->lane->ops->bind(r->lane, offer, (size_t)n) == 0, "a bound lane");
     for (int i = 0; r->receiver && i < r->streams; i++)
@@ -221,7 +223,8 @@ static bool is_clean(const char *text)
     return text[0] != '\0';
 }
 
-/* After a call for the comm. One that has brought something before the failure may still return 0. */
+/* Checks the result of a call for the comm. A call that made progress before the failure may
+ * still return 0. */
 static void check_call(struct run *r, int rc)
 {
     const struct pvn_err *err = pvn_engine_err(r->e);
@@ -239,7 +242,7 @@ static bool is_untouched(const uint8_t *p, size_t n)
     return n == 0 || (p[0] == UNTOUCHED && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* A receive is done: its buffers are the caller's again, who writes something else. */
+/* A receive is complete: the caller owns its buffers again and overwrites them. */
 static void take_back(struct receive *v, int n, const size_t *sizes)
 {
     fuzz_require(n == v->n, "a size for each buffer");
@@ -253,7 +256,7 @@ static void take_back(struct receive *v, int n, const size_t *sizes)
     v->req = NULL;
 }
 
-/* At the end: what is no buffer of an open receive. */
+/* Checks at the end that all memory but the buffers of open receives is untouched. */
 static void check_memory(struct run *r)
 {
     for (int i = 0; i < r->nreceives; i++)
@@ -366,7 +369,7 @@ static void peer_sends_hex(struct run *r, const char *line)
     free(bytes);
 }
 
-/* Delivers the peer's bytes, as many as the socket takes, and has the peer read what it has got. */
+/* Delivers as many of the peer's bytes as the socket takes, and has the peer read what arrived. */
 static void deliver(struct run *r)
 {
     static uint8_t got[65536];
@@ -441,7 +444,7 @@ static void post_send(struct run *r, const uint64_t *v)
     r->nsends += req != NULL;
 }
 
-/* The numbers in a text; those that are missing are 0. Returns how many there are. */
+/* Parses the numbers in a text. Missing ones are 0. Returns how many there are. */
 static int numbers(const char *text, uint64_t v[NUMBERS])
 {
     int n = 0;
@@ -500,8 +503,8 @@ static void follow(struct run *r, const char *line)
 
 /* ---- the end ---- */
 
-/* Takes the lane out of use as the engine does at the start of a failover, and checks the report.
- * */
+/* Takes the lane out of use, as the engine does at the start of a failover, and checks the
+ * report. */
 static void pause_and_report(struct run *r)
 {
     struct pvn_err why = PVN_ERR_INIT;
@@ -574,12 +577,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = malloc(size + 1), *rest = text, *line;
     struct run *r = calloc(1, sizeof(*r));
 
-    if (!polls) /* for all runs: the process keeps it */
+    if (!polls) /* kept for all runs of the process */
         polls = pvn_poller_get() == 0;
     memcpy(text, data, size);
     text[size] = '\0';
     line = strsep(&rest, "\n");
-    if (says(line, 'k') && !works) /* likewise */
+    if (says(line, 'k') && !works) /* kept, too */
         works = tcp_workers_get(1) == 0;
     begin(r, line);
     for (int i = 0; i < LINES && (line = strsep(&rest, "\n")) != NULL; i++)

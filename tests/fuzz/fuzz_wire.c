@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: every decoder of the wire format, of the control connection and of TCP's streams. The first byte
- * chooses; what is accepted is written again and reads as the same. */
+/* Fuzz target: every decoder of the wire format of the control connection and of TCP's streams.
+ * The first byte chooses the decoder. An accepted value is encoded again and decodes as the same
+ * value. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -178,7 +179,7 @@ static void chunk_again(const struct pvn_frame *f, unsigned flags)
                  "the same header of a chunk");
 }
 
-/* As it is, and with the magic and the check that make it one. */
+/* Decodes a header unchanged, then with the right magic and check, and then with a wrong bit. */
 static void chunk(const uint8_t *p, size_t n)
 {
     uint8_t head[PVN_FRAME_LEN], good[PVN_FRAME_LEN], check = 0;
@@ -231,7 +232,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (n > 0) {
         exact =
-            malloc(n > 1 ? n - 1 : 1); /* exactly the rest, so that a read past the end is seen */
+            /* exactly the rest, so that a read past its end is detected */
+            malloc(n > 1 ? n - 1 : 1);
         memcpy(exact, bytes + 1, n - 1);
         decoders[bytes[0] % (sizeof(decoders) / sizeof(*decoders))](exact, n - 1);
         free(exact);

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Binary formats with a corpus that people can read and review: an input that begins with "hex:"
- * stands for the bytes whose hexadecimal digits follow; everything that is no digit is skipped.
- * Other inputs are taken as they are. */
+/* The corpus of a binary format, in a form that people can read and review. An input that begins
+ * with "hex:" stands for the bytes whose hexadecimal digits follow. Other characters are
+ * skipped. An input without "hex:" is used unchanged. */
 #ifndef PVN_TESTS_FUZZ_HEX_H
 #define PVN_TESTS_FUZZ_HEX_H
 
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes meant, in memory of exactly that size (free it). */
+/* Returns the bytes that the input stands for, in memory of exactly that size. The caller frees
+ * it. */
 static inline uint8_t *fuzz_bytes(const uint8_t *data, size_t size, size_t *n)
 {
     uint8_t *out, high = 0;

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Fuzz targets, replayed with their corpus and mutations of it (see fuzz.h). To add one: fuzz_NAME.c, a
-# corpus in corpus/NAME, and the lines below.
+# Fuzz targets, run on their corpus and on mutations of it (see fuzz.h). A new target needs fuzz_NAME.c, a corpus in
+# corpus/NAME, and lines like those below.
 EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/corpus
 dist_noinst_SCRIPTS += tests/fuzz/libfuzzer
 

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* Feeds a fuzz target with its corpus, cut short and mutated, where there is no libFuzzer. A
- * failing input is written to fuzz-crash.bin in the build directory and its seed printed.
- *   PVN_FUZZ_RUNS   mutations (default 20000, fewer for a target that says so)
- *   PVN_FUZZ_SEED   of the first mutation (default 1); a printed seed with PVN_FUZZ_RUNS=1 repeats
- * it */
+/* Runs a fuzz target on its corpus, on truncated inputs and on mutations, without libFuzzer. If
+ * an input fails, it is written to fuzz-crash.bin in the build directory, and its seed is
+ * printed.
+ *   PVN_FUZZ_RUNS   number of mutations (default 20000, fewer for a target that says so)
+ *   PVN_FUZZ_SEED   seed of the first mutation (default 1); PVN_FUZZ_RUNS=1 with a printed seed
+ *           repeats that input */
 #include <gtest/gtest.h>
 
 #include <dirent.h>
@@ -32,7 +33,7 @@ namespace
 
 using Bytes = std::vector<uint8_t>;
 
-/* The input that runs now, for the handler of a crash. */
+/* The current input, for the handler of a crash. */
 const Bytes *current;
 char current_name[128];
 
@@ -85,7 +86,7 @@ long number(const char *name, long fallback)
     return s && *s ? atol(s) : fallback;
 }
 
-/* Bytes that mean something in texts or to C. */
+/* Bytes with a meaning in texts or in C. */
 const char special_bytes[] = "\n =,:^-0919%[]/kMGsx\xff";
 
 Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned seed)
@@ -98,22 +99,23 @@ Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned s
     for (unsigned i = 0; i < changes; i++) {
         const size_t at = pick(out.size() + 1);
         switch (random() % 7) {
-        case 0: /* a bit */
+        case 0: /* flip a bit */
             if (at < out.size())
                 out[at] ^= (uint8_t)(1u << (random() % 8));
             break;
-        case 1: /* a byte, often one with a meaning */
+        case 1: /* change a byte, often to one with a meaning */
             if (at < out.size()) {
-                /* Its own variable: GCC 12's UBSan evaluates a call inside an index twice. */
+                /* The variable is needed because GCC 12's UBSan evaluates a call inside an index
+                 * twice. */
                 const size_t special = random() % sizeof(special_bytes);
                 out[at] = random() % 2 ? (uint8_t)random() : (uint8_t)special_bytes[special];
             }
             break;
-        case 2: /* cut out */
+        case 2: /* remove a part */
             out.erase(out.begin() + (long)at,
                       out.begin() + (long)std::min(out.size(), at + pick(16)));
             break;
-        case 3: /* put in */
+        case 3: /* insert */
             out.insert(out.begin() + (long)at, 1 + pick(8), (uint8_t)random());
             break;
         case 4: /* repeat a part */
@@ -123,7 +125,7 @@ Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned s
             out.insert(out.end(), part.begin(), part.end());
             break;
         }
-        case 5: /* a part of another file */
+        case 5: /* copy a part of another file */
         {
             const Bytes &other = files[pick(files.size())].second;
             const size_t from = pick(other.size());
@@ -132,7 +134,7 @@ Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned s
                        other.begin() + (long)to);
             break;
         }
-        default: /* the end is missing */
+        default: /* remove the end */
             out.resize(at);
             break;
         }
