@@ -1,32 +1,32 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Shared by the virtual machine tests; sourced, not run. Boots guests under QEMU without KVM,
-# without privileges and without a network: guests are joined by Unix sockets.
+# Functions that the virtual machine tests share, to be sourced. They boot guests under QEMU without KVM, without
+# privileges and without a network. Unix sockets join the guests.
 #
-#   vm_start DEVICE [STATUS]   set-up for rxe, pvrdma or tls (no RDMA device, a newer kernel); ends the script with a skip, and STATUS (0), when
-#                          it cannot be
+#   vm_start DEVICE [STATUS]   sets up for rxe, pvrdma or tls (no RDMA device, a newer kernel). If that is not
+#                          possible it ends the script with a skip and STATUS (default 0)
 #   vm_job NAME [VAR=VALUE...]   makes the directory of a job and prints its path. Its file `run` is what
-#                          the guest executes: the first of jobs/<device>-NAME, jobs/NAME and jobs/NAME
-#                          without -a or -b that there is. The job has BUILD (the build tree,
-#                          read-only in the guest) and the given variables
-#   vm_boot NAME JOB [QEMU ARGUMENT...]   one guest, in the foreground; returns the job's status
-#   vm_alone JOB           one guest, a: two rxe devices on a veth pair with 10.77.0.1 and .2, or one
-#                          PVRDMA device with 10.77.0.1, or (tls) a veth pair alone. The rxe devices reach each other by IPv4 GID,
-#                          unless VM_V4SELF is empty: then each reaches itself
-#   vm_pair JOB_A JOB_B    two guests, a and b, joined by VM_RAILS wires; returns 0 if both jobs did.
+#                          the guest executes: the first that exists of jobs/<device>-NAME, jobs/NAME and
+#                          jobs/NAME without -a or -b. The job has BUILD (the build tree, read-only in the
+#                          guest) and the given variables
+#   vm_boot NAME JOB [QEMU ARGUMENT...]   boots one guest in the foreground; returns the job's status
+#   vm_alone JOB           boots one guest, a: two rxe devices on a veth pair with 10.77.0.1 and .2, or one
+#                          PVRDMA device with 10.77.0.1, or (tls) only a veth pair. By IPv4 GID each rxe device
+#                          reaches the other one, or itself if VM_V4SELF is empty
+#   vm_pair JOB_A JOB_B    boots two guests, a and b, joined by VM_RAILS wires; returns 0 if both jobs did.
 #                          Rail r: eth<r> with 10.77.<r>.1 and .2, MAC 52:54:00:00:0<r>:01 and :02
-#   vm_results NAME JOB N  passes on the result lines that the guest wrote to JOB/results; fails when
-#                          they are not N or when the guest failed
+#   vm_results NAME JOB N  passes on the result lines that the guest wrote to JOB/results; fails if there
+#                          are not N of them or the guest failed
 #   vm_lane_tests RESULTS, vm_plugin_tests TRANSPORT   the tests of the RDMA lane and of the plugin
 #   ok, not_ok, skip       the result lines of tests/run-all
 #
 # Settings of a boot (shell variables): VM_SMP, VM_MEM (MiB), VM_LIMIT (seconds), VM_MTU, VM_IP,
 # VM_VETH, VM_V4SELF, VM_MODS (more module groups, with commas between, such as tls,wireguard),
 # VM_RAILS, VM_HOOKS (pvrdma: 0 for QEMU's device as it is), VM_SWITCH (pvrdma: below a PCIe switch,
-# with a graphics card below its other port), VM_BOOT_LIMIT (seconds until a guest's first word),
-# VM_COUNTED (a clock of instructions, see boot_once). vm_boot returns 124 when the guest ran out of
-# time, 127 when it stopped without a report (panic, killed). A job's directory is left as it was:
+# with a graphics card below its other port), VM_BOOT_LIMIT (seconds until a guest's first output),
+# VM_COUNTED (the clock counts instructions, see boot_once). vm_boot returns 124 if the guest ran out of
+# time, 127 if it stopped without a report (panic, killed). A job's directory stays for inspection:
 # console, out, dmesg, status.
 
 vm_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -37,14 +37,14 @@ export PVN_SRCDIR PVN_BUILDDIR PVN_VM_CACHE
 vm_qemu=${PVN_VM_QEMU:-qemu-system-x86_64}
 vm_tests=$PVN_BUILDDIR/tests/vm
 vm_device=
-vm_tsc_khz= # of the host
+vm_tsc_khz= # the host's TSC frequency
 vm_sockets= # short path: a Unix socket's has at most 107 bytes
 
 ok() {
     echo "ok $1"
 }
 
-not_ok() { # not_ok NAME [JOB...]: with the end of what the jobs left behind
+not_ok() { # not_ok NAME [JOB...]: prints the ends of the jobs' console and output, too
     local job file
     echo "not ok $1"
     shift
@@ -64,7 +64,7 @@ skip() { # skip NAME WHY
 
 vm_end() {
     local pids file
-    # A guest in the background hangs on a shell of its own, which would leave it behind.
+    # A guest in the background is the child of a subshell, whose end alone would leave the guest running.
     for file in "$vm_sockets"/*.pid; do
         [[ ! -s $file ]] || kill "$(<"$file")" 2>/dev/null
     done
@@ -107,18 +107,18 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
         install -m 755 "$vm_here/jobs/$file" "$job/run"
         break
     done
-    # Expected results of the jobs: the source tree itself may lie where a guest does not see it.
+    # The job gets copies of the expected results, because the guest may not see the source tree.
     cp "$vm_here"/verbs/verbsprobe.rxe "$vm_here"/verbs/verbsprobe.pvrdma "$job/"
     printf '%q\n' "BUILD=$PVN_BUILDDIR" "$@" >"$job/settings"
     echo "$job"
 }
 
-# Requests of a guest by `host WORD...`, until QEMU ends:
-#   monitor LINE     a line for QEMU's monitor, such as set_link nic0 off
-#   device COMMAND   a command for the PVRDMA stand-in of this guest
-#   kill NAME        kills the other guest's QEMU
-#   pause NAME N     its machine stands still for N seconds
-# Ends a guest that says nothing within VM_BOOT_LIMIT seconds; where its processors were is in JOB/hung-N.
+# Serves a guest's requests (`host WORD...`) until QEMU ends:
+#   monitor LINE     sends a line to QEMU's monitor, such as set_link nic0 off
+#   device COMMAND   sends a command to the PVRDMA stand-in of this guest
+#   kill NAME        kills the QEMU of guest NAME
+#   pause NAME N     pauses guest NAME for N seconds
+# Kills a guest without output for VM_BOOT_LIMIT seconds, and leaves its processors' registers in JOB/hung.
 serve_guest() { # serve_guest NAME JOB
     local word rest answer pid booting=1 until=$((SECONDS + ${VM_BOOT_LIMIT:-60}))
     exec 3<>"$vm_sockets/$1.in" 4<>"$vm_sockets/$1.out"
@@ -155,7 +155,7 @@ serve_guest() { # serve_guest NAME JOB
     done
 }
 
-# The network device and, behind it, the RDMA device of rail R of guest NAME: fills vm_args.
+# Adds the network device of a rail and the RDMA device that belongs to it to vm_args.
 pvrdma_args() { # pvrdma_args NAME RAIL NETDEV MAC
     local slot="addr=1$2"
     if [[ -n ${VM_SWITCH:-} ]]; then
@@ -180,8 +180,8 @@ rxe_args() {
     vm_args+=(-device "virtio-net-pci,netdev=$3,id=nic$2,mac=$4,romfile=")
 }
 
-# An interpreted kernel with two processors was seen to hang before its first process, once in some sixty boots,
-# here with nothing of ours in the guest yet: it is booted again, which is said.
+# An emulated kernel with two processors hung before its first process in about one of sixty boots, before any of our
+# code ran in the guest. Such a guest is booted again, and the output says so.
 vm_boot() {
     local status=0 boots=1
     boot_once "$@" || status=$?
@@ -218,11 +218,12 @@ boot_once() {
     [[ $vm_device == rxe ]] && words+=" pvn.rxe=1"
     local kernel=$PVN_VM_CACHE/vmlinux
     [[ $vm_device != tls ]] || kernel+=-tls
-    # VM_COUNTED: one instruction per ns of the guest's clock, its processors in turn. A time of a guest with one processor that
-    # is never idle is then a number of instructions, whatever the host does meanwhile. Each turn of a rep counts: by words, not bytes.
+    # VM_COUNTED makes the guest's clock advance 1 ns per instruction and its processors run in turn. So a time of a guest
+    # with one processor that is never idle is a number of instructions, however busy the host is. Each iteration of a rep
+    # instruction counts, so without erms and fsrm the kernel copies words, not bytes.
     local clock=(-accel "tcg,thread=multi" -cpu max)
     [[ -z ${VM_COUNTED:-} ]] || clock=(-accel "tcg,thread=single" -icount shift=0 -cpu "max,-erms,-fsrm")
-    # -nodefaults leaves no device that is not named here; share=on is what the pvrdma device maps.
+    # -nodefaults leaves out devices that are not named here. The pvrdma device can map memory only with share=on.
     local args=("${clock[@]}" -M q35 -smp "$smp" -m "$mem"
         -object "memory-backend-ram,id=ram0,size=${mem}M,share=on" -machine memory-backend=ram0
         -nodefaults -no-user-config -display none -no-reboot -serial "${VM_SERIAL:-file:$job/console}"
@@ -242,7 +243,7 @@ boot_once() {
     if [[ ${VM_SERIAL:-} == stdio ]]; then
         env "${preload[@]}" "$vm_qemu" "${args[@]}" -append "$words" "$@"
     else
-        # The braces keep bash's own words about a killed QEMU out of the results.
+        # The braces keep bash's message about a killed QEMU out of the results.
         {
             timeout --foreground -k 5 "${VM_LIMIT:-300}" env "${preload[@]}" "$vm_qemu" \
                 "${args[@]}" -append "$words" "$@" </dev/null >"$job/qemu" 2>&1
@@ -276,7 +277,7 @@ vm_pair() {
         other=$((3 - end)) addresses='' vm_args=()
         for ((rail = 0; rail < ${VM_RAILS:-1}; rail++)); do
             wire=$vm_sockets/wire$rail
-            # Datagrams between Unix sockets need no order of starting.
+            # Unix datagram sockets allow either guest to start first.
             vm_args+=(-netdev "dgram,id=n$rail,local.type=unix,local.path=$wire.$end,remote.type=unix,remote.path=$wire.$other")
             "${vm_device}_args" "$name" "$rail" "n$rail" "52:54:00:00:0$rail:0$end"
             addresses+=${addresses:+,}10.77.$rail.$end/24
@@ -290,8 +291,8 @@ vm_pair() {
     ((vm_status_a == 0 && vm_status_b == 0))
 }
 
-# Runs the jobs of the plugin, by TRANSPORT: in one guest (RDMA), between two (also with the link of one going
-# down and up, and for RDMA with a peer that has none), with faults that a ring outlives, and with the peer killed.
+# Runs the plugin's jobs with TRANSPORT: in one guest (RDMA), between two (also with the link of one going down and up,
+# and for RDMA with a peer without RDMA), with faults that a ring survives, and with a killed peer.
 vm_plugin_tests() { # vm_plugin_tests TRANSPORT
     local job status=0 both
     # TCP inside one machine needs no guest.
@@ -306,7 +307,7 @@ vm_plugin_tests() { # vm_plugin_tests TRANSPORT
     vm_plugin_pair "$1" perf-kill "two guests" 1
 }
 
-# The RDMA lane without the rest of the plugin, in one guest.
+# Runs the tests of the RDMA lane without the rest of the plugin, in one guest.
 vm_lane_tests() { # vm_lane_tests RESULTS
     local job status=0
     if [[ ! -e $PVN_BUILDDIR/tests/rdma/test_rdma_lane ]]; then

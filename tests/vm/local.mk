@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/vm/: real kernel verbs in small virtual machines, see README.md there.
+# tests/vm/: tests of real kernel verbs in small virtual machines; README.md describes them.
 #   check-vm         the tests that boot guests, alone (--enable-vm-tests puts them into check)
 #   verbs/           test programs of libibverbs for the guests, and for any device at hand
-#   pvrdma-device/   what stands behind QEMU's PVRDMA device: pvstand.so, preloaded into QEMU
+#   pvrdma-device/   pvstand.so, the host side of QEMU's PVRDMA device, which is preloaded into QEMU
 
 VM_HELPERS = tests/vm/verbs/pvtest tests/vm/verbs/rcfault tests/vm/verbs/verbsprobe \
     tests/vm/pvrdma-device/pvstand-ctl tests/vm/tsc-khz
@@ -20,7 +20,7 @@ tests_vm_verbs_pvtest_SOURCES = tests/vm/verbs/pvtest.c tests/vm/verbs/side.c \
     tests/vm/verbs/side.h
 tests_vm_verbs_pvtest_LDADD = -libverbs
 
-# QEMU is not built with sanitizers, so nothing that is can be loaded into it.
+# QEMU is built without sanitizers, so it cannot load a library that is built with them.
 if !SANITIZE
 check_LTLIBRARIES += tests/vm/pvrdma-device/pvstand.la
 tests_vm_pvrdma_device_pvstand_la_SOURCES = tests/vm/pvrdma-device/pvstand.h \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Verbs on the kernel's Soft-RoCE (rdma_rxe) in small virtual machines.
+# Tests verbs and the plugin on the kernel's Soft-RoCE (rdma_rxe) in small virtual machines.
 # run-all limit: 1800
 # run-all alone
-# A script test in the format of tests/run-all, which runs in the build directory. What the guests
-# do is in jobs/rxe-*; what they left behind is then in vm-work/rxe-*.
+# It is a script test (tests/run-all) and runs in the build directory. The guests run the jobs in jobs/ and leave their
+# files in vm-work/rxe-*.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2034

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Does softverbs behave as the devices it plays? Runs the verbs test programs, which have been run
-# on real drivers (run-soft-roce.sh, run-pvrdma.sh), on tests/softverbs instead, and compares. No
-# virtual machine. A script test in the format of tests/run-all, which runs in the build directory.
+# Tests that softverbs behaves like the devices that it emulates. Runs the verbs test programs on tests/softverbs, without
+# a virtual machine, and compares their results with those on real drivers (run-soft-roce.sh, run-pvrdma.sh). It is a
+# script test (tests/run-all) and runs in the build directory.
 set -u
 build=${PVN_BUILDDIR:-$PWD}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,7 +37,7 @@ run() { # run PROGRAM ARGUMENT...
     timeout 120 "$verbs/$1" "${@:2}"
 }
 
-# Lines that softverbs-differs lists are left out on both sides.
+# The comparison leaves out the lines that softverbs-differs lists, on both sides.
 probe() { # probe PROFILE DEVICE DEVICE GID
     local profile=$1
     shift

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Data over TCP that the kernel seals, in guests whose kernel can renew the keys of a connection, and in one whose kernel cannot.
+# Tests data over TCP that the kernel seals, in guests whose kernel can renew the keys of a connection, and in one whose
+# kernel cannot.
 # run-all limit: 1800
 # run-all alone
-# A script test in the format of tests/run-all, which runs in the build directory.
+# It is a script test (tests/run-all) and runs in the build directory.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 grep -q 'define HAVE_OPENSSL 1' "$PVN_BUILDDIR/config.h" || { echo "skip TLS by the kernel: this build has no OpenSSL"; exit 0; }

@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Prints the frequency of this machine's time stamp counter in kHz, for the guests' kernel.
- * QEMU without KVM hands the host's counter to its guests, and their kernel finds its frequency by
- * counting for some milliseconds. A guest that did not run for part of these is off by a factor,
- * and then so is every deadline in it. Prints nothing and exits with 1 on other processors than
- * x86-64. */
+ * QEMU without KVM passes the host's counter to its guests, whose kernel measures its frequency for some
+ * milliseconds. If the guest does not run for part of these the result is wrong by a factor, and so is
+ * every timeout in the guest. On processors other than x86-64 the program prints nothing and exits with
+ * status 1. */
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -20,7 +20,7 @@ static int64_t now(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* The counter and the clock at one moment: of several pairs the one that was read fastest. */
+/* Reads the counter and the clock at the same moment: reads several pairs and returns the one that was read fastest. */
 static void moment(uint64_t *ticks, int64_t *ns)
 {
     int64_t best = INT64_MAX;

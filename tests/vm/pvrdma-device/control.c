@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* control.c: commands on a datagram socket, asynchronous events, doorbell counts.
  *
- * Commands (text; each is answered by one datagram):
- *   event TYPE INFO   raise the asynchronous event TYPE (enum ibv_event_type); INFO is the number
- * of the queue pair, completion queue, SRQ or port fail QPN STATUS   complete the oldest
- * unacknowledged send of the queue pair with this status (enum ibv_wc_status) and take the queue
- * pair to ERROR doorbells         the counts so far; see write_counts for the format */
+ * Commands (text; the answer to each is one datagram):
+ *   event TYPE INFO   raises the asynchronous event TYPE (enum ibv_event_type); INFO is the number of
+ *                     the queue pair, completion queue, SRQ or port
+ *   fail QPN STATUS   completes the oldest unacknowledged send of the queue pair with this status
+ *                     (enum ibv_wc_status) and moves the queue pair to ERROR
+ *   doorbells         returns the counts so far; write_counts has the format */
 #define _GNU_SOURCE
 #include "pvstand.h"
 
@@ -43,8 +44,8 @@ void stand_count_request(uint32_t qpn, uint32_t opcode)
                               memory_order_relaxed);
 }
 
-/* Lines: "total send N recv N srq N poll N arm N requests N", then for every queue that had any
- * "qp QPN send N recv N requests N write N write_imm N send N send_imm N read N atomic N" and
+/* Writes a line "total send N recv N srq N poll N arm N requests N", then for every queue with any counts
+ * "qp QPN send N recv N requests N write N write_imm N send N send_imm N read N atomic N" or
  * "cq HANDLE poll N arm N". Send, recv, srq, poll and arm count doorbells. */
 static void write_counts(FILE *f)
 {
@@ -143,7 +144,7 @@ static const char *fail_oldest(unsigned qpn, unsigned status)
     return w ? "done" : "nothing was outstanding";
 }
 
-/* The answer, to be freed. */
+/* Executes a command and returns the answer, which the caller frees. */
 static char *obey(const char *line)
 {
     char *answer = NULL;

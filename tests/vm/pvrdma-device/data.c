@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* data.c: posting, polling, completions. */
+/* data.c: the data path of libibverbs: posting, polling, completions. */
 #define _GNU_SOURCE
 #include "pvstand.h"
 
@@ -13,7 +13,7 @@
 __thread struct fix stand_polled[2];
 __thread int stand_polled_n, stand_polled_next;
 
-static bool is_pull(uint32_t op) /* the answer brings data */
+static bool is_pull(uint32_t op) /* the response carries data */
 {
     return op == IBV_WR_RDMA_READ || op == IBV_WR_ATOMIC_CMP_AND_SWP ||
            op == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -190,8 +190,7 @@ static int poll_cq(struct ibv_cq *v, int n, struct ibv_wc *wc)
     return k;
 }
 
-/* QEMU passes a pointer to the scatter list inside the guest's queue
- * entry: the header precedes it. */
+/* QEMU passes a pointer to the scatter list inside the guest's queue entry. The entry's header precedes it. */
 static const struct pvrdma_sq_wqe_hdr *guest_send_entry(const struct ibv_send_wr *wr)
 {
     return stand_hooks

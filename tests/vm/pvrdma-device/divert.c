@@ -71,9 +71,8 @@ static int write_long_call(uint8_t *at, const uint8_t *from)
     return sizeof call + sizeof to;
 }
 
-/* Moves instructions to the trampoline until a long jump fits where they were, or until one that
- * cannot be moved; the trampoline then goes on behind them. Returns how many bytes have become
- * free. */
+/* Moves instructions to the trampoline until a long jump fits in their place, or until one cannot be moved. The
+ * trampoline then jumps to the instruction after them. Returns the number of bytes that are free at f. */
 static int move_entry(const uint8_t *f, uint8_t *trampoline)
 {
     int in = 0, out = 0, k;
@@ -102,7 +101,7 @@ static uint8_t *code_page(uintptr_t at, int flags)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* A page in reach of a 32-bit displacement from f. */
+/* Maps a page within a 32-bit displacement of f. */
 static uint8_t *page_near(const uint8_t *f)
 {
     uintptr_t page = (uintptr_t)f & -(uintptr_t)PAGE;
@@ -124,7 +123,7 @@ void stand_divert(const char *name, void *to, void *original)
     if (!trampoline)
         fail("no memory to divert", name);
     room = move_entry(f, trampoline);
-    if (room < LONG_JUMP) /* a short jump to an island in reach, and from there */
+    if (room < LONG_JUMP) /* a short jump to an island within reach, which jumps on */
         island = room < SHORT_JUMP ? NULL : page_near(f);
     if (room < LONG_JUMP && !island)
         fail("cannot divert", name);

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* fabric.c: messages between the QEMUs of a fabric, and what a responder does with them. One thread
- * writes, one reads. A request is acknowledged by a response once it has been carried out; it waits
- * at the responder for as long as it needs a receive and there is none. */
+/* fabric.c: messages between the QEMUs of a fabric, and their execution by the responder. One thread writes and one
+ * reads. The responder acknowledges a request by a response after it has executed it. A request that needs a receive
+ * waits at the responder until there is one. */
 #define _GNU_SOURCE
 #include "pvstand.h"
 
@@ -19,14 +19,14 @@
 
 enum { MAX_PEERS = 64, BURST = 64 };
 
-/* A connection, kept to the end: either made by us, for requests, or accepted, with answers going
+/* A connection, which is never freed. Either we made it, for our requests, or we accepted it and send responses
  * back. */
 struct peer {
-    int fd; /* -1 once it has gone; the number itself stays open, the sending thread may hold it */
+    int fd; /* -1 after its end; the descriptor stays open, because the sending thread may use it */
     char path[108];
     bool made_here;
     struct peer *next;
-    size_t got; /* of the frame and the message being read */
+    size_t got; /* bytes read of the present frame and message */
     struct frame frame;
     struct message *message;
 };
@@ -57,8 +57,8 @@ static bool write_all(int fd, struct iovec *v, int n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0 && errno == EFAULT) {
-            /* The guest took memory away under a send. Nothing of this call went out, what is in
-             * front of that memory neither: alone it does. Zeros keep the stream in step. */
+            /* The guest removed memory during a send. This call sent nothing, not even the parts before that memory, so
+             * the next part is sent alone. Zeros replace a part that is gone, so that the framing stays correct. */
             while (n && !v->iov_len) {
                 v++;
                 n--;
@@ -97,7 +97,7 @@ static struct peer *add_peer(int fd, const char *path, bool made_here)
     return p;
 }
 
-/* The QEMU that owns a GID, connected to if need be; NULL when nobody has it. Locked. */
+/* The QEMU that owns a GID. Connects to it if necessary. NULL if no QEMU owns the GID. Locked. */
 static struct peer *owner_of(const union ibv_gid *gid)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -126,7 +126,7 @@ static struct peer *owner_of(const union ibv_gid *gid)
     return add_peer(fd, a.sun_path, true);
 }
 
-/* As if retries had run out: the oldest request fails, the others are flushed. Locked. */
+/* Fails the oldest request as if its retries had run out, and flushes the others. Locked. */
 static void unreachable(struct qp *q)
 {
     struct send_request *w = stand_take_pending(q);
@@ -233,15 +233,14 @@ static bool needs_recv(const struct frame *f)
            f->op == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/* Data that a request brings in, or the answer that it takes out. */
+/* Data that a request carries, or the response that it causes. */
 struct answer {
     void *data; /* allocated */
     uint32_t len;
 };
 
-/* Into memory that a guest polls while it is written. An adapter writes in the order of addresses,
- * which of memcpy nobody has promised: two lines at once showed their stamps before what is in
- * front of them. */
+/* Copies into memory that the guest polls meanwhile. An adapter writes in the order of addresses, and memcpy does not
+ * guarantee that: when it wrote two cache lines the stamps became visible before the bytes in front of them. */
 static void land(void *to, const void *from, size_t len)
 {
     char *dst = to;
@@ -439,7 +438,7 @@ static void peer_gone(struct peer *p)
     }
 }
 
-/* Reads what there is, up to a burst of pieces. False when the peer has gone. */
+/* Reads the available bytes, up to a limited number of pieces. False if the peer has gone. */
 static bool read_some(struct peer *p)
 {
     const size_t head = sizeof p->frame;

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* hooks.c: completes QEMU 7.2's device by diverting functions of its RDMA code. Debian builds QEMU
  * with modules, so these functions are in its dynamic symbol table. Stock QEMU sends everything as
- * a plain SEND and reports neither immediate data nor events; what it lacks is read from, and
- * written to, the guest's own structures here.
+ * a plain SEND and reports neither immediate data nor events. The hooks read and write the missing
+ * fields in the guest's own structures.
  *
  * Facts of layout: QEMU 7.2 hw/rdma/vmw/{pvrdma.h,pvrdma_dev_ring.h,pvrdma_cmd.c,pvrdma_main.c},
  * hw/rdma/rdma_rm.c; Linux 6.1 drivers/infiniband/hw/vmw_pvrdma/{pvrdma_dev_api.h,pvrdma_ring.h}.
@@ -19,8 +19,7 @@
 
 enum { PAGE = 4096 };
 
-/* Command codes of pvrdma_dev_api.h, and places in their responses
- * counted behind the 16-byte header. */
+/* Command codes of pvrdma_dev_api.h. Offsets in their responses count from the end of the 16-byte header. */
 enum { CMD_QUERY_PORT = 0, CMD_CREATE_MR = 4 };
 enum { COMMAND_CODE_AT = 8, MR_LENGTH_AT = 24, MR_CHUNKS_AT = 52, RESPONSE_HEADER = 16 };
 enum { PORT_MAX_MSG_SZ_WORD = 5, PORT_WIDTH_BYTE = 43, PORT_SPEED_BYTE = 44, MR_RKEY_WORD = 2 };
@@ -102,11 +101,11 @@ static void *dma_map(void *pci, uint64_t addr, uint64_t len)
     return p;
 }
 
-/* The length of the region being registered, when QEMU has got another; else 0. */
+/* The length of the region being registered if QEMU was given another one, else 0. */
 static uint64_t true_length;
 
-/* QEMU refuses a region that touches one page more than its length has, as an unaligned one may: it
- * gets the length of all the pages, and the stand-in keeps the true one for its checks. */
+/* QEMU refuses an unaligned region that touches one page more than its length in pages. So QEMU is given the length of
+ * all pages, and the stand-in keeps the true length for its checks. */
 static void round_length(uint8_t *create)
 {
     uint64_t length;
@@ -173,7 +172,7 @@ static int exec_cmd(void *dev)
     return rc;
 }
 
-/* Stock QEMU keeps ERR and RESET to itself, so that nothing would be flushed. */
+/* Stock QEMU does not pass ERR and RESET to the backend, so that nothing would be flushed. */
 static int modify_qp(void *resources, void *backend, uint32_t qpn, uint32_t mask,
                      uint8_t sgid_index, void *dgid, uint32_t dest_qpn, int state, uint32_t qkey,
                      uint32_t rq_psn, uint32_t sq_psn)
@@ -193,14 +192,14 @@ static int modify_qp(void *resources, void *backend, uint32_t qpn, uint32_t mask
 
 /* -- completions ------------------------------------------------------------------------------- */
 
-/* QEMU queues a notification for every completion, requested or not, so that the first interrupt
- * would bring the guest a crowd of stale events: only those of an armed queue pass. */
+/* QEMU queues a notification for every completion, requested or not. The guest would get many stale events with the
+ * first interrupt, so only those of an armed queue pass. */
 static bool cq_is_armed[65536];
 static __thread uint16_t current_cq;
 
 static void notify_cq(void *resources, uint32_t cq, bool notify)
 {
-    (void)notify; /* QEMU takes the wrong bit of the doorbell for it */
+    (void)notify; /* QEMU reads it from the wrong bit of the doorbell */
     stand_count_doorbell(DOORBELL_ARM, cq);
     qemu_notify_cq(resources, cq, true);
     cq_is_armed[cq & 0xffff] = true;
@@ -266,7 +265,7 @@ static int ring_init(struct ring *r, const char *name, void *pci, void *state, u
     return rc;
 }
 
-/* The driver counts slots of eight bytes up to twice their number (pvrdma_ring.h). */
+/* The driver's ring has slots of eight bytes, and its indices run to twice the number of slots (pvrdma_ring.h). */
 bool stand_raise_event(uint32_t type, uint32_t info)
 {
     enum { ASYNC_VECTOR = 1, SLOT = 8 };

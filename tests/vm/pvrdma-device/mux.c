@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* mux.c: QEMU's rdmacm-mux protocol. QEMU registers the GIDs of its guest with the mux; a
- * registered GID becomes a symbolic link in the fabric's folder, from the GID to this QEMU's
- * socket. Messages of the connection manager are acknowledged and dropped.
+/* mux.c: QEMU's rdmacm-mux protocol. QEMU registers the GIDs of its guest with the mux. A registered GID becomes a
+ * symbolic link in the fabric's folder, from the GID to this QEMU's socket. Messages of the connection manager are
+ * acknowledged and dropped.
  *
  * Source: QEMU 7.2, contrib/rdmacm-mux/rdmacm-mux.h. */
 #define _GNU_SOURCE

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvstand-ctl: sends one command to a PVRDMA stand-in and prints the answer.
  *   pvstand-ctl SOCKET COMMAND     commands: see control.c
- * Exit status 0 when there was an answer within ten seconds. */
+ * Exit status 0 if the answer came within ten seconds. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
         errx(2, "usage: pvstand-ctl SOCKET COMMAND");
     if (snprintf(to.sun_path, sizeof to.sun_path, "%s", argv[1]) >= (int)sizeof to.sun_path)
         errx(2, "%s: too long for a Unix socket", argv[1]);
-    /* A bare family binds to an unused abstract name, for the answer to come to. */
+    /* A bind with the family alone assigns an unused abstract name, to which the answer is sent. */
     if (fd < 0 || bind(fd, (struct sockaddr *)&self, sizeof self.sun_family) ||
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit))
         err(1, "socket");

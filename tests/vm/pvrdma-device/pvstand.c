@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvstand.c: start and what all parts share. See pvstand.h. */
+/* pvstand.c: the start, and the state that all parts share. See pvstand.h. */
 #define _GNU_SOURCE
 #include "pvstand.h"
 

@@ -56,11 +56,11 @@ enum {
 
 struct peer;
 
-/* Fields that QEMU's completion path cannot carry from the backend to the guest. */
+/* Fields of a completion that QEMU's own path from the backend to the guest loses. */
 struct fix {
     uint64_t guest_wr_id;
     uint32_t opcode, imm, wc_flags;
-    bool silent; /* unsignalled and successful: the guest must not see it */
+    bool silent; /* unsignalled and successful, so the guest must not see it */
 };
 
 struct cqe {
@@ -73,13 +73,13 @@ struct cq {
     struct ibv_cq v;
     struct cqe *head, **tail;
     bool armed;
-    bool dead; /* destroyed; kept, since QEMU's thread may still hold it */
+    bool dead; /* destroyed; not freed, because QEMU's thread may still use it */
     struct cq *event_next;
     bool event_queued;
 };
 
-/* Debian's QEMU is built for "legacy reg_mr": it rewrites local addresses and keys to the host's
- * itself, but a remote address stays the guest's, so a region has two address ranges. */
+/* Debian's QEMU is built for "legacy reg_mr": it translates local addresses and keys to the host's. A remote address
+ * stays the guest's, so a region has two address ranges. */
 struct mr {
     struct ibv_mr v;
     uint64_t iova;  /* start as local requests name it */
@@ -162,12 +162,12 @@ struct ah {
 
 /* A message to be written by the sending thread. */
 struct outgoing {
-    struct peer *peer; /* where a response goes; NULL: to the owner of gid */
+    struct peer *peer; /* the receiver of a response; NULL: the owner of gid */
     union ibv_gid gid;
     struct frame frame;
     int n;
     struct segment segments[MAX_SGE];
-    void *own; /* freed with it */
+    void *own; /* freed with the message */
     struct qp *qp;
     uint32_t qpn;
     struct outgoing *next;
@@ -195,8 +195,8 @@ extern struct cq *stand_event_head, **stand_event_tail;
 extern __thread uint64_t stand_guest_start; /* guest address of the region being registered, or 0 */
 extern __thread uint32_t stand_last_key;    /* of the region registered last */
 
-/* Address of len bytes in a region of pd, NULL and *bad set when the key, the range or the access
- * does not allow it. Any region of pd will do when any_key is set. Locked. */
+/* The address of len bytes in a region of pd. NULL with *bad set if the key, the range or the access flags do not
+ * allow it. With any_key the key is ignored and any region of pd may match. Locked. */
 struct lookup {
     struct ibv_pd *pd;
     uint32_t key;
@@ -204,7 +204,7 @@ struct lookup {
     int need; /* access flags */
 };
 void *stand_translate(const struct lookup *how, uint64_t addr, uint64_t len, bool *bad);
-/* Translates a scatter list; true when an element is bad. Locked. */
+/* Translates a scatter list. True if an element is bad. Locked. */
 bool stand_translate_list(struct ibv_pd *pd, const struct ibv_sge *sge, int n, int need,
                           struct segment *out, uint32_t *total);
 
@@ -216,13 +216,13 @@ void stand_send_done(struct qp *q, struct send_request *w, enum ibv_wc_status st
 void stand_recv_done(struct qp *q, struct recv_request *r, enum ibv_wc_status status,
                      const struct frame *f, uint32_t len, uint32_t flags); /* locked */
 struct send_request *stand_take_pending(struct qp *q);                     /* locked */
-void stand_flush(struct qp *q); /* the ERROR state: everything outstanding comes back; locked */
+void stand_flush(struct qp *q); /* the ERROR state: completes all outstanding requests; locked */
 void stand_scatter(struct segment *s, int n, const void *data, size_t len);
 
 /* fabric.c */
 void stand_fabric_start(void);
 void stand_push(struct outgoing *t);  /* locked */
-void stand_progress(struct qp *q);    /* consume what has arrived on q; locked */
+void stand_progress(struct qp *q);    /* consumes the messages that have arrived on q; locked */
 void stand_free_queues(struct qp *q); /* locked */
 
 /* hooks.c */
@@ -234,16 +234,15 @@ extern bool (*stand_bql_held)(void);
 /* Puts an asynchronous event into the guest's ring; false when the guest has none yet. */
 bool stand_raise_event(uint32_t type, uint32_t info);
 
-/* divert.c: lets the function of QEMU called name jump to `to` and stores at *original the path to
- * call what it was. Ends QEMU when the function is missing or does not begin with plain
- * instructions. */
+/* divert.c: makes QEMU's function `name` jump to `to`, and stores a pointer to call the original function at *original.
+ * Ends QEMU if the function is missing or does not begin with plain instructions. */
 void stand_divert(const char *name, void *to, void *original);
 
 /* control.c */
 void stand_control_start(void);
 void stand_async_event(enum ibv_event_type type, uint32_t info); /* locked */
 
-/* Doorbells that the guest wrote, by queue; any thread. */
+/* Counts the doorbells that the guest wrote, per queue. Any thread may call these. */
 enum doorbell {
     DOORBELL_SEND,
     DOORBELL_RECV,

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* verbs.c: the control path of libibverbs as QEMU's backend uses it. One device, one port. */
+/* verbs.c: the control path of libibverbs that QEMU's backend uses, with one device and one port. */
 #define _GNU_SOURCE
 #include "pvstand.h"
 
@@ -119,7 +119,7 @@ EXPORT int ibv_query_gid(struct ibv_context *c, uint8_t port, int i, union ibv_g
         return -1;
     pthread_mutex_lock(&stand_lock);
     if (i == 0)
-        memset(gid, 0xee, sizeof *gid); /* QEMU takes index 0 for an error: nobody's GID */
+        memset(gid, 0xee, sizeof *gid); /* a GID of nobody: QEMU treats index 0 as an error */
     else
         *gid = stand_gids[i - 1];
     pthread_mutex_unlock(&stand_lock);
@@ -209,7 +209,7 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int 
     return ibv_reg_mr_iova2(pd, addr, len, (uintptr_t)addr, access);
 }
 
-/* A late answer must not be written into memory that is no longer registered. */
+/* A late response must not be written into memory that is no longer registered. */
 static void forget_answers(const struct ibv_mr *v)
 {
     const char *start = v->addr;
@@ -277,9 +277,9 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *v)
     return 0;
 }
 
-/* QEMU's thread that waits for events must take the big lock BEFORE QEMU's own resource lock: with
- * the order that QEMU has (resource lock, then big lock inside msix_notify) it deadlocks against a
- * virtual CPU that polls. So the big lock is taken here and given back with the acknowledgement. */
+/* QEMU's event thread must take the big lock before QEMU's resource lock. QEMU's own order (resource lock, then the big
+ * lock in msix_notify) deadlocks with a virtual CPU that polls. So this function takes the big lock, and the
+ * acknowledgement of the event releases it. */
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
     struct cq *first;
@@ -340,7 +340,8 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *v)
     return 0;
 }
 
-/* Numbers go round, so that a late message does not meet the next queue pair. Locked; 0 if none. */
+/* Numbers are reused as late as possible, so that a late message does not reach the next queue pair. Returns 0 if no
+ * number is free. Locked. */
 static uint32_t free_qpn(void)
 {
     static uint32_t next = FIRST_QPN;
@@ -414,7 +415,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *a, int mask)
     return 0;
 }
 
-/* QEMU passes its own, shorter structures: only the common head of attr may be written. */
+/* QEMU passes its own, shorter structures, so only the common head of attr may be written. */
 EXPORT int ibv_query_qp(struct ibv_qp *v, struct ibv_qp_attr *a, int mask,
                         struct ibv_qp_init_attr *init)
 {

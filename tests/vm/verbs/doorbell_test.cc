@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA lane's doorbell counts against those of the device, on a PVRDMA device that counts them:
-// run in a guest by run-pvrdma.sh with PVN_TEST_REAL_VERBS=1 and PVN_TEST_DOORBELLS, a command that
-// prints the device's counts (the totals of tests/vm/pvrdma-device/control.c).
+// Tests the RDMA lane's doorbell counts against those of a PVRDMA device that counts them. run-pvrdma.sh runs it in a
+// guest with PVN_TEST_REAL_VERBS=1 and PVN_TEST_DOORBELLS, a command that prints the device's counts (the totals of
+// tests/vm/pvrdma-device/control.c).
 #include "rdma/lane_pair.h"
 
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace
 
 struct Count {
     unsigned long send = 0, recv = 0, srq = 0, poll = 0, arm = 0, requests = 0;
-    unsigned long calls = 0; // of poll_cq; the lanes' only
+    unsigned long calls = 0; // calls of poll_cq, counted by the lanes only
 };
 
 Count of_device()
@@ -34,7 +34,7 @@ Count of_device()
     return c;
 }
 
-// Both ends' lanes together.
+// The sum of the counts of both ends' lanes.
 Count of_lanes(const RdmaPair &p)
 {
     Count c;
@@ -48,7 +48,7 @@ Count of_lanes(const RdmaPair &p)
     return c;
 }
 
-// n messages of `size` bytes, up to `depth` in flight, every byte checked.
+// Transfers n messages of `size` bytes with up to `depth` in flight, and checks every byte.
 void transfer(RdmaPair &p, int n, int depth, size_t size)
 {
     std::vector<uint8_t> out(size * static_cast<size_t>(depth)), in(out.size());
@@ -125,8 +125,8 @@ TEST_P(Doorbells, TheDeviceCountsWhatTheLaneCounts)
     EXPECT_LT(0u, device1.send - device0.send);
     EXPECT_EQ(device1.send - device0.send, lanes1.send - lanes0.send);
     EXPECT_EQ(device1.recv - device0.recv, lanes1.recv - lanes0.recv);
-    // The provider rings whenever it finds the ring empty and then looks again (QEMU's device puts
-    // entries there at this very moment): once for every entry requested, with a result or without.
+    // The provider writes the doorbell whenever it finds the ring empty, and then polls again, because QEMU's device
+    // adds entries at the doorbell. So there is one doorbell per requested entry, with a result or without.
     EXPECT_GE(device1.poll - device0.poll, lanes1.poll - lanes0.poll);
     EXPECT_LE(device1.poll - device0.poll,
               lanes1.calls - lanes0.calls + device1.requests - device0.requests);

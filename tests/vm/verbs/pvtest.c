@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvtest: the verbs that an RC plugin needs, each checked for effect, order and completion, between
- * two queue pairs of one device.
+/* pvtest: tests the verbs that an RC plugin needs, each for effect, order and completion, between two queue pairs
+ * of one device.
  *
  *   pvtest DEVICE GID-INDEX [-f FAULT-COMMAND]
- * Prints "ok NAME" or "not ok NAME: what was seen" per check. FAULT-COMMAND, followed by "fail QPN
- * STATUS" or "event TYPE INFO", makes the device do that: with it the injected faults are checked
- * too. Exit status 0 when all is well, 1 when a check failed, 2 when set-up failed. */
+ * Prints "ok NAME" or "not ok NAME: what was seen" per check. FAULT-COMMAND, followed by "fail QPN STATUS" or
+ * "event TYPE INFO", makes the device do that; if it is given the injected faults are checked, too. Exit status 0
+ * if all checks passed, 1 if a check failed, 2 if set-up failed. */
 #define _GNU_SOURCE
 #include "side.h"
 
@@ -39,7 +39,7 @@ static void reconnect(void)
     side_connect(&a, &b, &rc);
 }
 
-/* One result line; a failure also gets new queue pairs, since the old ones may be in ERR. */
+/* Prints a result line. After a failure it makes new queue pairs, because the old ones may be in ERR. */
 __attribute__((format(printf, 3, 4))) static void result(const char *name, bool good,
                                                          const char *format, ...)
 {
@@ -74,7 +74,7 @@ static int send_one(uint64_t id, int flags, size_t offset, uint32_t len)
     return side_post(&a, &wr, offset, len);
 }
 
-/* Completions that are still to come are not those of the next check. */
+/* Consumes the completions that are still to come, so that the next check does not see them. */
 static void drain(void)
 {
     struct ibv_wc wc;
@@ -240,7 +240,7 @@ static void check_order(void)
            received);
 }
 
-/* The asynchronous event that b's device raises within the limit, or -1. */
+/* Returns the asynchronous event that b's device raises within the limit, or -1. */
 static int next_async(const struct ibv_qp **qp, int limit_ms)
 {
     struct pollfd p = {.fd = b.ctx->async_fd, .events = POLLIN};
@@ -261,7 +261,7 @@ static void drop_async(void)
         ;
 }
 
-/* The responder's side of a refused access hears of it too. */
+/* The responder gets an event for an access that it refused, too. */
 static void check_bounds(bool want_event)
 {
     struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, 600);
@@ -322,7 +322,7 @@ static void check_too_long(bool want_event)
     reconnect();
 }
 
-/* Untouched memory registers as well as used memory. */
+/* Memory that was never touched can be registered, too. */
 static void check_region(const char *name, size_t offset, size_t len)
 {
     char *p = mmap(NULL, offset + len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -343,7 +343,7 @@ static bool inject(const char *what, unsigned x, unsigned y)
     return system(command) == 0;
 }
 
-/* A send that waits for a receive is failed by the device; the one behind it is flushed. */
+/* The device fails a send that waits for a receive, and flushes the send after it. */
 static void check_injected_failure(void)
 {
     struct ibv_wc first, second;

@@ -1,14 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* rcfault: how does an RC connection meet a fault?
+/* rcfault: shows how an RC connection behaves under a fault.
  *
  * Writes a pattern from one device to another by RDMA WRITE, checks every byte, runs a shell
  * command (the fault), writes again and reports how the work request ended and after how long.
  *   rcfault [-a DEVICE] [-b DEVICE] [-g GID-INDEX] [-n BYTES] [-t TIMEOUT] [-r RETRY-COUNT]
  *           [-f FAULT-COMMAND] [-u UNDO-COMMAND] [-x STATUS]
  * STATUS is the completion status (enum ibv_wc_status) expected after the fault; TIMEOUT and
- * RETRY-COUNT are the queue pair's (rdma_rxe takes a count of 7 for endless). Exit status 0: the
- * first write was good and the second ended as expected, its data checked if that is 0. */
+ * RETRY-COUNT are the queue pair's (rdma_rxe retries without end if the count is 7). Exit status 0: the first write
+ * was good and the second ended as expected; its data are checked if the expected status is 0. */
 #include "side.h"
 
 #include <err.h>
@@ -66,7 +66,7 @@ static void parse(struct options *o, int argc, char **argv)
     }
 }
 
-/* The completion status, or -1 when there was no completion. */
+/* Returns the completion status, or -1 if there was no completion. */
 static int write_once(struct side *a, struct side *b, unsigned seed)
 {
     struct ibv_send_wr wr = {.wr_id = seed,

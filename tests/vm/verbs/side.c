@@ -85,7 +85,7 @@ static void connect_one(struct side *s, const struct side *peer, const struct si
         .ah_attr = {.is_global = 1,
                     .port_num = 1,
                     .grh = {.dgid = peer->gid, .sgid_index = s->gid_index, .hop_limit = 64}}};
-    /* A neighbour that is not resolved yet fails here for a while. */
+    /* The call fails for a while if the neighbour is not resolved yet. */
     for (int tries = 0;
          ibv_modify_qp(s->qp, &attr,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |

@@ -1,10 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* One end of an RC connection, for the verbs test programs: device, memory, completion queue and
- * queue pair of one process's own, connected to another side of the same process without any
- * exchange.
+/* One end of an RC connection, for the verbs test programs: device, memory, completion queue and queue pair. It is
+ * connected to another side of the same process, so nothing has to be exchanged.
  *
- * Set-up failures end the program with status 2 and a message: nothing can be tested then. */
+ * Set-up failures end the program with status 2 and a message, because nothing can be tested then. */
 #ifndef PVN_TESTS_VM_VERBS_SIDE_H
 #define PVN_TESTS_VM_VERBS_SIDE_H
 
@@ -20,7 +19,7 @@ struct side {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
-    struct ibv_cq *cq; /* of both queues; events go to channel */
+    struct ibv_cq *cq; /* for sends and receives; events go to channel */
     struct ibv_qp *qp;
     struct ibv_mr *mr; /* all of buf, SIDE_ACCESS */
     unsigned char *buf;
@@ -38,17 +37,16 @@ struct side_rc {
 void side_open(struct side *s, const char *device, int gid_index, size_t len);
 void side_close(struct side *s);
 
-/* A new queue pair in RESET; an old one is destroyed and its completions are thrown away. */
+/* Makes a new queue pair in RESET. The old one is destroyed and its completions are discarded. */
 void side_new_qp(struct side *s, struct ibv_qp_cap want);
 
-/* Both queue pairs to RTS, each the other's peer; path MTU is the port's active one. */
+/* Connects the two queue pairs and moves them to RTS. The path MTU is the port's active one. */
 void side_connect(struct side *a, struct side *b, const struct side_rc *rc);
 
-/* Polls until one completion or the limit (seconds): 1, 0 at the limit, negative when polling
- * fails. */
+/* Polls for one completion. Returns 1, or 0 after limit seconds, or a negative value if polling fails. */
 int side_wait(struct side *s, struct ibv_wc *wc, double limit);
 
-/* One work request with one scatter element (none when length is 0); 0 or an errno. */
+/* Posts one work request with one scatter element (none if length is 0). Returns 0 or an errno. */
 int side_post(struct side *s, struct ibv_send_wr *wr, size_t offset, uint32_t length);
 int side_post_recv(struct side *s, uint64_t id, size_t offset, uint32_t length);
 

@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* verbsprobe: which verbs does this device really do, and how does each mistake end?
+/* verbsprobe: shows which verbs a device really supports, and how each mistake ends.
  *
  *   verbsprobe DEVICE-A DEVICE-B GID-INDEX
  * One line "NAME: RESULT" per probe, between two RC queue pairs of this process (the devices may be
- * the same). There is no time or address in the results, so that they can be compared with a known
- * good list. Exit status 0 when all probes ran, whatever they found; 2 when set-up failed. */
+ * the same). The results have no times or addresses, so that they can be compared with a known good list. Exit
+ * status 0 if all probes ran, whatever they found; 2 if set-up failed. */
 #define _GNU_SOURCE
 #include "side.h"
 
@@ -36,7 +36,7 @@ static void reconnect(int rnr_retry)
     memset(b.buf, 0, LEN);
 }
 
-/* A request from the start of a's buffer to the start of b's, on fresh queue pairs. */
+/* Makes fresh queue pairs and returns a request from the start of a's buffer to the start of b's. */
 static struct ibv_send_wr request(enum ibv_wr_opcode opcode)
 {
     struct ibv_send_wr wr = {.opcode = opcode,
@@ -52,7 +52,7 @@ static const char *status_of(int n, const struct ibv_wc *wc)
     return n == 1 ? ibv_wc_status_str(wc->status) : n < 0 ? "poll failed" : "no completion";
 }
 
-/* Posts on a and waits: how the send ended. */
+/* Posts on a, waits, and returns how the send ended. */
 static const char *end_of(struct ibv_send_wr *wr, struct ibv_sge *sge, int num_sge)
 {
     struct ibv_send_wr *bad;
@@ -218,7 +218,7 @@ static void probe_event(void)
     side_wait(&b, &wc, 1);
 }
 
-/* Messages above the port's max_msg_sz of rdma_rxe (8 MiB). */
+/* Messages that exceed the max_msg_sz of rdma_rxe's port (8 MiB). */
 static void probe_long(size_t mib)
 {
     size_t n = mib << 20;
@@ -328,7 +328,7 @@ static void probe_objects(void)
         ibv_dereg_mr(mr[--n]);
 }
 
-/* The largest ring of each kind, by doubling. */
+/* Finds the largest ring of each kind by doubling. */
 static void probe_rings(void)
 {
     struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC};
