@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Our own declarations of the parts of NCCL's and the CUDA driver's API that nccl_check calls. It
  * is built where neither is installed, and finds both at run time. They are facts of nccl.h
- * 2.28.9 (unchanged since 2.10) and cuda.h 13.0. tests/unit/test_cuda_abi.cc compares them with
- * the headers if these are installed. */
+ * 2.28.9 (unchanged since 2.10) and cuda.h 13.0. tests/unit/test_nccl_abi.cc compares them with
+ * the headers if nccl.h, cuda.h and cuda_runtime.h are installed. */
 #ifndef PVN_TESTS_NCCL_API_H
 #define PVN_TESTS_NCCL_API_H
 
