@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* ARCHITECTURE.md has a table with one row for each kind, in the order of this enum. tests/unit/test_retry compares the
+ * table with the code by position, so a new kind needs a row at the same place. */
 enum pvn_retry {
     /* A connection's TCP connection: refused, no route, or closed before the HELLO. */
     PVN_RETRY_DIAL,
