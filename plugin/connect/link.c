@@ -120,14 +120,15 @@ static bool seems_ended(const struct pvn_link *l)
 uint64_t pvn_link_limit_ns(const struct pvn_link *l)
 {
     const struct row *r = &row[l->state];
-    const uint64_t *knob = (const uint64_t *)((const char *)pvn_params_get() + r->knob - OFFSET);
+    uint64_t limit;
 
     if (r->ended_ns && seems_ended(l))
         return r->ended_ns;
     if (!r->knob)
         return r->limit_ns ? r->limit_ns : UINT64_MAX;
+    limit = *(const uint64_t *)((const char *)pvn_params_get() + (r->knob - OFFSET));
     /* Less if the peer may have found another path already. */
-    return l->state == PVN_LINK_ALONE && l->sender && pvn_paths_more(&l->paths) ? *knob / 4 : *knob;
+    return l->state == PVN_LINK_ALONE && l->sender && pvn_paths_more(&l->paths) ? limit / 4 : limit;
 }
 
 void pvn_link_moved(struct pvn_link *l, uint64_t bytes, uint64_t now)
