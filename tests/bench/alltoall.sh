@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# An all-to-all of 8 ranks over RDMA on softverbs moves the same bytes over more and more comms. The script prints
-# throughput, processor time and memory as comms grow, medians with (min..max), and a chart in text. All ranks share
-# this machine. So the figures compare numbers of comms and say nothing about a network. The memory includes
-# softverbs' own for the device.
+# An all-to-all of 8 ranks over RDMA on softverbs moves the same bytes over more and more comms. Prints throughput, processor
+# time and memory as comms grow, medians with (min..max), and a chart in text. All ranks share this machine, so the figures
+# compare numbers of comms and say nothing about a network. The memory includes softverbs' own for the device.
 # usage: tests/bench/alltoall.sh [--rounds N] [--ranks N] [--per-peer "1 2 4 8 16"] [--size BYTES] [--iters N] [--build DIR]
 set -u
 usage() { sed -n '7s/^# //p' "$0" >&2; exit 2; }

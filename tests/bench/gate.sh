@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Compares this build with the build of another commit, in the plugin's main uses. Over TCP, with the two builds in
-# turn: the latency of a lone 8-byte message, 8 bytes and 64 KiB over 16 comms of one thread, 1 MiB from pinned
-# memory, and the ring without sums. Over RDMA (softverbs): instructions and doorbells per message, which do not
-# depend on the host. Prints a line for each with a verdict: better, same, worse, or too noisy. Exits with status 1
-# if one is worse.
+# Compares this build with another commit's, in the plugin's main uses. Over TCP, with both builds in turn: the latency of a
+# lone 8-byte message, 8 bytes and 64 KiB over 16 comms of one thread, 1 MiB from pinned memory, and the ring without sums.
+# Over RDMA (softverbs): instructions and doorbells per message, which do not depend on the host. Prints a line for each
+# with a verdict: better, same, worse, or too noisy. Exits with status 1 if one is worse.
 # usage: tests/bench/gate.sh BASE [--build DIR] [--rounds N] [--counts]
 # BASE: a commit, which is built in a temporary directory, or a build tree. --counts: only instructions and doorbells.
 set -eu
