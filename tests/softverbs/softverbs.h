@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Control and statistics of softverbs, the libibverbs.so.1 stand-in of the tests. A test finds
- * these by dlsym (version SOFTVERBS_1) in the very library that the code under test has loaded. All
- * functions may be called from any thread. What the fault rules and commands look like: README.md.
+ * these functions by dlsym (version SOFTVERBS_1) in the very library that the code under test has
+ * loaded. Any thread may call them. README.md describes fault rules and commands.
  */
 #ifndef PVN_SOFTVERBS_H
 #define PVN_SOFTVERBS_H

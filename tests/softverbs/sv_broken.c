@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Libraries that are present but useless. Two entry points, which find nothing: what fails is what
- * is missing around them. libsvpartial has them under the right version and nothing else,
- * libsvancient under a version that no rdma-core ever had.
+ * Libraries that are present but unusable. They have two entry points, which find nothing. The
+ * functions that are missing around these make loading fail. libsvpartial has the two under the
+ * right version, libsvancient under a version that no rdma-core ever had.
  */
 #include <infiniband/verbs.h>
 

@@ -1,10 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Effects of a forked child on its parent's objects. Real objects live in the kernel and the adapter,
- * behind a descriptor that parent and child share, so the child's ibv_dereg_mr takes the region away
- * from the parent. The objects here are memory, of which the child has a copy: it therefore writes
- * what it takes into pages that both share, and the parent obeys at its next call.
+ * Effects of a forked child on its parent's objects. Real objects are in the kernel and the
+ * adapter, behind a descriptor that parent and child share. So the child's ibv_dereg_mr takes the
+ * region away from the parent. The objects here are memory, of which the child has a copy. So the
+ * child writes the objects that it takes into pages that both share, and the parent applies that at
+ * its next call.
  */
 #include "sv_int.h"
 

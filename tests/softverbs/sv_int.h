@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * softverbs inside. One lock (sv.lock) guards everything; functions named *_locked or taking an
- * object of this file expect it held. Only the public entry points take it.
+ * Internals of softverbs. One lock (sv.lock) guards everything. Functions whose name ends in
+ * _locked, or that take an object of this file, expect that the caller holds it. Only the public
+ * entry points take it.
  */
 #ifndef SV_INT_H
 #define SV_INT_H

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wire. Packets for this process go through a queue that whoever holds the lock drains; packets
- * for another process go through a Unix stream socket per direction, which keeps them in order. A
- * service thread runs while a device is open: it reads the sockets and runs the timers.
+ * The wire. Packets for this process go through a queue, which the holder of the lock drains.
+ * Packets for another process go through a Unix stream socket per direction, which keeps them in
+ * order. A service thread runs while a device is open: it reads the sockets and runs the timers.
  */
 #include "sv_int.h"
 

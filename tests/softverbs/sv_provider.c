@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbols that provider libraries and librdmacm import from libibverbs. Programs such as perftest are
- * linked to them with every symbol resolved at start, so the names must exist; softverbs has no
- * providers, so none of them is ever called but the registration, which is ignored.
+ * Symbols that provider libraries and librdmacm import from libibverbs. Programs such as perftest
+ * are linked to these libraries and resolve every symbol at start, so the names must exist.
+ * softverbs has no providers, so only the registration is ever called, and it is ignored.
  */
 #include "sv_int.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory registered with relaxed ordering, of an adapter that makes use of it (`set relaxed_ordering 2`):
- * what is written there is held back for as long as it may be, and lands last one first.
+ * Memory registered with relaxed ordering, on an adapter that makes use of it (`set relaxed_ordering 2`). Writes
+ * there are held back for as long as they may be, and are placed in reverse order.
  *
- * It may be held back until something says that it is there. For host memory that is a completion of the
- * receiving queue pair, or a READ of host memory; a completion goes to host memory and pushes nothing that goes to a
- * GPU, so there it is a READ of such memory alone. Later writes push nothing: relaxed ordering gives that up.
+ * A write may be held back until something guarantees that it is visible. For host memory that is a completion of the
+ * receiving queue pair, or a READ of host memory. A completion goes to host memory and pushes no write to a GPU, so
+ * for GPU memory it is only a READ of GPU memory. Later writes push nothing, because relaxed ordering gives that up.
  */
 #include "sv_int.h"
 
