@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A path breaks while a comm is up. Each cell combines the end that sleeps meanwhile, how the path
-# breaks, the other path that is left, and what the comm does at that moment. The job goes on, or ends with the
-# reason if no path is left. It never hangs, and never fails over again and again. A cell's name is
-# ASLEEP_PATH_NET_STATE:
+# A path breaks while a comm is up. Each cell combines the end that sleeps meanwhile, how the path breaks, the other
+# path that is left, and what the comm does at that moment. The job goes on, or ends with the reason if no path is
+# left. It never hangs, and never fails over again and again. A cell's name is ASLEEP_PATH_NET_STATE:
 #   ASLEEP  none, connector, acceptor: this end makes no call for longer than FAILOVER_TIMEOUT
 #   PATH    sound; dead; back: dead, and sound again after 3 s; large: loses large packets without a report; one: loses packets
 #           from the acceptor; syn: passes handshakes and nothing larger; rejects: refuses new connections and resets existing ones
