@@ -2,18 +2,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * lost_lane: two ranks, processes of their own, send GPU memory through the plugin over software verbs
- * (tests/softverbs), whose rules break the queue pair in the middle. Three times, on one connection:
+ * (tests/softverbs), whose rules break the queue pair in the middle. This happens three times on one connection:
  *
  *     awake             both ranks make calls meanwhile
  *     receiver-sleeps   the receiver has posted its receives and makes no call for a while, in which the lane is lost
- *     sender-sleeps     the sender's next write is what is lost, and it makes no call for a while from there on
+ *     sender-sleeps     the sender's next write is lost, and from then on the sender makes no call for a while
  *
- * As in NCCL, buffers are registered by a thread with a CUDA context, and the data calls come from another one. Here that one
- * has no context, which is the hardest case: a failover registers the buffers again on it. Every byte is compared, and the
- * failover has to end on RDMA lanes: TCP with copies would be exact, too.
+ * A thread with a CUDA context registers the buffers, and another thread makes the data calls, as in NCCL. Here the
+ * second thread has no context, which is the hardest case, because a failover registers the buffers again on that
+ * thread. Every byte is compared. The failover must end on RDMA lanes, because TCP with copies would be exact, too.
  *
- * The environment names the software verbs (NCCL_PVRDMA_VERBS_LIB, PVN_SOFTVERBS_...). Ends with 0, 1 (failed), 2 (usage)
- * or 77 (no GPU or library here).
+ * The environment names the software verbs (NCCL_PVRDMA_VERBS_LIB, PVN_SOFTVERBS_...). Exits with 0, 1 (failed), 2
+ * (usage) or 77 (no GPU or library here).
  */
 #include "config.h"
 #include "gpu/lost_lane.h"
