@@ -1,21 +1,21 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The least that a net plugin over TCP can be: one stream per comm, a header of 16 bytes and the
- * payload in one sendmsg as soon as isend is called, one recvmsg straight into the posted buffer.
- * It has no striping, no batches, no checks of its peer or its caller, and nothing that waits or
- * sleeps. It shows what the kernel's TCP allows on a path to a plugin that copies:
- * tests/bench/tcp.sh --bare measures it beside the others. Never installed.
+ * About the least that a net plugin over TCP can be. Each comm has one stream. isend sends a header
+ * of 16 bytes and the payload at once, by one sendmsg. The receiver reads by one recvmsg straight
+ * into the posted buffer. There is no striping, no batching, no check of the peer or the caller,
+ * and nothing that waits or sleeps. It shows what the kernel's TCP allows to a plugin that copies.
+ * tests/bench/tcp.sh --bare measures it beside the others. It is never installed.
  *
- * Two settings show what is left to a plugin whose comms can survive the loss of a connection:
- * PVN_BARE_ACKNOWLEDGES: a send of more than 4 KiB is done when the receiver has acknowledged it, by
- * a byte. PVN_BARE_CONTROL=N: a comm has a second connection, and is ready when each end has greeted
- * the other N times on it, in turn.
+ * Two settings show what is possible for a plugin whose comms can survive the loss of a connection.
+ * PVN_BARE_ACKNOWLEDGES: a send of more than 4 KiB is done when the receiver has acknowledged it,
+ * by a byte. PVN_BARE_CONTROL=N: a comm has a second connection, and is ready when each end has
+ * greeted the other N times on it, in turn.
  *
- * To read header and payload in one call the receiver has to know the length beforehand: it guesses
- * that a stream of messages of one length goes on. A message that turns out shorter has brought
- * bytes of the next one, which are carried over; the buffer behind the message is overwritten, as
- * it may be.
+ * To read header and payload in one call, the receiver must know the length beforehand. It assumes
+ * that a stream of messages of one length continues. If a message is shorter, the call has read
+ * bytes of the next one too, and carries these over. It has then overwritten the buffer after the
+ * message, which is allowed.
  */
 #include "config.h"
 

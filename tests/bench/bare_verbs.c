@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * About the least that a net plugin over RDMA verbs can be. A message of up to 4 KiB needs no
- * clear-to-send entry: isend copies the bytes into a ring and writes them to the same place in the
- * receiver's ring as one RDMA WRITE, whose last word is a number; test of a receive looks for that
- * number and copies the bytes out. Such a send is done as soon as it is posted. A larger message is
- * written to where the receiver's entry says, and its number into the ring behind it; the send is
- * done when a later entry says that the receiver has the message, or else by its completion. No
- * tags, no checks of its peer or its caller, nothing that survives a fault. It shows what NCCL's
- * interface, its caller and a device leave to any plugin: --bare of tests/bench/rdma.sh,
- * peer_rdma.sh and nccl.sh measures it beside others. Never installed.
+ * clear-to-send entry. isend copies its bytes into a ring, and writes them to the equal offset in
+ * the receiver's ring by one RDMA WRITE, whose last word is a number. The test of a receive polls
+ * for that number and copies the bytes out. Such a send is done as soon as it is posted. A larger
+ * message is written to the address in the receiver's entry, and its number into the ring after it.
+ * That send is done when a later entry says that the receiver has the message, or else by its
+ * completion. There are no tags, no checks of the peer or the caller, and nothing that survives a
+ * fault. It shows what NCCL's interface, its caller and a device leave to any plugin. --bare of
+ * tests/bench/rdma.sh, peer_rdma.sh and nccl.sh measures it beside others. It is never installed.
  */
 #include "config.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The distance of the first two processors of this process: the time that a cache line takes
+ * The distance of the first two processors of this process: the time in which a cache line gets
  * from one to the other, half a round trip. A hypervisor that moves virtual processors changes it
- * from some 15 to 150 ns, and with it every figure of two processes that talk to each other, so
- * tests/bench/tcp.sh looks before and after each measurement.
+ * between some 15 and 150 ns, and with it every figure of two processes that talk to each other. So
+ * tests/bench/tcp.sh measures it before and after each measurement.
  *
  * usage: core_distance     prints nanoseconds: the median of short bursts
  */

@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * COUNT comms of a net plugin set up at once between two processes, as NCCL does where many channels
- * and peers connect together: listen on all, then connect and accept in turn until all are there.
- * Prints seconds, processor seconds of both processes, and KiB that became resident per comm in the
- * sending and in the receiving process, with what the plugin and the library below it allocate once.
- * Nothing is sent. Exits with 1 and a sentence when something fails.
+ * Sets up COUNT comms of a net plugin at once between two processes, as NCCL does if many channels
+ * and peers connect together: listen on all, then connect and accept in turn until all comms are
+ * up. Prints seconds, processor seconds of both processes, and the KiB per comm that became
+ * resident in the sending and in the receiving process, with everything that the plugin and its
+ * library allocate once. Nothing is sent. Exits with 1 and a message if something fails.
  * usage: many_comms PLUGIN COUNT
  */
 #include <sched.h>

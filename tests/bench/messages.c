@@ -1,15 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both ends of one comm of the plugin in one process, on softverbs, DEPTH messages in flight: what
- * instructions.sh counts. One thread calls everything and the device works inside the calls, so two
- * runs do the same: the first one writes to OUTCOMES which calls came to something, the second one
- * reads that and makes the others from functions of their own. Then COUNT calls of each kind that
- * fail to complete. Prints how many isends, tests of a receive and tests of a send these were, and
- * on a second line what the device has counted while messages moved, as name=value;
- * exits with 1 and a sentence when something fails or is not as in the first run. Where softverbs
- * plays several adapters the comm goes over all of them. usage: messages PLUGIN COUNT BYTES DEPTH
- * OUTCOMES, environment as softverbs needs it
+ * The program that instructions.sh counts: both ends of one comm of the plugin in one process, on
+ * softverbs, with DEPTH messages in flight. One thread makes all calls and the device works inside
+ * them, so two runs do the same. The first run writes to OUTCOMES which calls succeeded. The second
+ * run reads that, and makes the other calls from functions of their own. Then it makes COUNT calls
+ * of each kind that fail to complete. It prints the number of these isends, tests of a receive and
+ * tests of a send, and on a second line the device's counts while messages moved, as name=value. It
+ * exits with 1 and a message if something fails or differs from the first run. If softverbs plays
+ * several adapters, the comm uses all of them.
+ * usage: messages PLUGIN COUNT BYTES DEPTH OUTCOMES, environment as softverbs needs it
  */
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# A real NCCL over this plugin beside its own transport, without a GPU (tests/nccl): over TCP, or, --over roce or pvrdma, beside
-# its net_ib on software verbs, in the mode that the plugin takes by itself. Two processes in network namespaces joined
-# by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
-# each the best of a run's iterations, then the median of the rounds. An iteration is 20 operations that wait on their stream until
-# all are there (of 64 MiB 5), as nccl-tests launches 20 in a row: a lone one of 8 B takes 1.6 to 1.9 times as long, NCCL's launch included,
-# and finds all caches cold behind the check of the one before. Host memory is in small pages that cannot be moved, as what
-# NCCL has from the driver. The GPU is a double made of threads that copy, so
-# ratios mean something, and on a machine with nothing else to do only. Each process has half of the processors to itself, as two
-# hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. A run in which the hypervisor
-# has moved the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
-# to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
-# that does the least (bare_net.c, over RDMA bare_verbs.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is
-# the network's and NCCL's.
-# --cc: the congestion control; without it the machine's default. PVN_SOFTVERBS_SET='set doorbell_ns N' gives doorbells a price with
-# --over pvrdma; see tests/softverbs/README.md. --init: instead of all that, the time of ncclCommInitRankConfig, which makes two
-# connections for each channel.
+# A real NCCL over this plugin beside its own transport, without a GPU (tests/nccl): over TCP, or, with --over roce
+# or pvrdma, beside its net_ib on software verbs, in the mode that the plugin chooses by itself. Two processes run in
+# network namespaces joined by a veth pair. The figures are times of a send/recv of 8 B, and of all-reduce and
+# send/recv from 16 KiB on.
+# Each round runs both plugins in turn. Of each the best iteration of a run counts, then the median of the rounds. An
+# iteration is 20 operations (5 of 64 MiB) that wait on their stream until all are queued, as nccl-tests launches 20
+# in a row. A lone one of 8 B takes 1.6 to 1.9 times as long, because it includes NCCL's launch and finds all caches
+# cold after the check of the one before. Host memory is in small pages that cannot be moved, as NCCL's from the
+# driver.
+# The GPU is a double made of threads that copy. So ratios mean something, and only on a machine with nothing else to
+# do. Each process has half of the processors to itself, as two hosts would, because the time changes whenever the
+# scheduler puts threads of both ends on one processor. A run in which the hypervisor moved the processors
+# (core_distance.c) is left out. Needs root; leaves nothing behind.
+# --csv adds its rows to a file, and makes the table of all rows there, so that a long measurement can be made in
+# pieces. --bare adds a third plugin that does the least (bare_net.c, over RDMA bare_verbs.c; it needs an NCCL with
+# net API v12, 2.30 or newer), which shows the part of the time that is the network's and NCCL's. --cc sets the
+# congestion control; without it the machine's default applies. With --over pvrdma, PVN_SOFTVERBS_SET='set
+# doorbell_ns N' makes doorbells cost time; see tests/softverbs/README.md. --init measures only the time of
+# ncclCommInitRankConfig, which makes two connections for each channel.
 # usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--cc NAME] [--csv FILE]
 #            [--over tcp|roce|pvrdma] [--bare | --init]
 set -u

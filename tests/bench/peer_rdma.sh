@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# This plugin beside NCCL's own IB transport on the same software verbs: latency, message rate, bandwidth and processor time per
-# GB over 1 to 64 comms; the instructions per message of each one's own object, and what the device counts per message; time,
-# processor time and memory of comms that are set up at once. Both in every round, interleaved, with the data
-# verified beforehand; tables of medians (min..max), "ib" is NCCL's. A doorbell, which on PVRDMA is an exit to the
-# hypervisor, costs nothing here but with PVN_SOFTVERBS_SET='set doorbell_ns N'. Callers take the processor from their own device,
-# but with 'set real_time 1' (as root): tests/softverbs/README.md.
+# This plugin beside NCCL's own IB transport on the same software verbs: latency, message rate, bandwidth and
+# processor time per GB over 1 to 64 comms; per message, the instructions of each plugin's own object and the
+# device's counts; time, processor time and memory of comms that are set up at once. The plugins take turns in every
+# round, after a check of the data. Tables have medians (min..max); "ib" is NCCL's. A doorbell, which on PVRDMA is
+# an exit to the hypervisor, costs nothing here unless PVN_SOFTVERBS_SET='set doorbell_ns N' is set. Callers take
+# the processor from their own device unless 'set real_time 1' is set (as root): tests/softverbs/README.md.
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
 #            [--at-once LIST] [--counts | --set-up | --times | --shares] [--bare] [--build DIR]

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Measures what a key costs: this build's plugin without one (pvrdma), with one and ENCRYPT=control (control), and with sealed data,
-# by the comm's thread (sealed) and by worker threads (k1, k2, k4): latency, bandwidth and processor time by tcp.sh, interleaved;
-# 1, 64 and 512 comms set up at once, beside handshakes of OpenSSL alone (tls_floor.c); beside the floor: AES-128-GCM of one processor by
-# `openssl speed`, a stream of OpenSSL alone, in turn with the plugin's, and one of s_server and s_client; and
-# beside WireGuard, where the kernel has it, with the plugin without a key on top.
+# Measures the cost of a key. This build's plugin runs without one (pvrdma), with one and ENCRYPT=control (control),
+# and with sealed data, by the comm's thread (sealed) and by worker threads (k1, k2, k4): latency, bandwidth and
+# processor time by tcp.sh, interleaved; 1, 64 and 512 comms set up at once, beside handshakes of OpenSSL alone
+# (tls_floor.c). The floor is AES-128-GCM of one processor by `openssl speed`, a stream of OpenSSL alone in turn with
+# the plugin's, and one of s_server and s_client. WireGuard, if the kernel has it, carries the plugin without a key.
 # --parts: only these of traffic, set-up, floor and wireguard. --instructions: of the set-up also instructions, by callgrind.
 # --guest: seal_guest.sh instead, with the options behind it.
 # usage: tests/bench/seal.sh [--parts LIST] [--workers 1,2,4] [--rounds N] [--quick] [--instructions] [--build DIR] [OPTION of tcp.sh]...

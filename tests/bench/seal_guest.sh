@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Measures what sealing costs beside WireGuard, in a virtual machine (tests/vm), whose kernel has it: two network namespaces and a veth
-# pair, the plugin without a key (plain), with ENCRYPT=control (control), with sealed data (sealed), and without a key over WireGuard
-# on the same pair (wg), interleaved. The machine's one processor executes an instruction per nanosecond of its clock, so what is
-# counted is instructions of both ends and of the kernel together; other work on the host does not change them. They are not time: a
-# vector instruction counts as any other. The processor has AES-NI and AVX2, and no AVX-512 nor VAES.
+# Measures the cost of sealing beside WireGuard, in a virtual machine (tests/vm) whose kernel has it. Two network namespaces and a
+# veth pair carry the plugin without a key (plain), with ENCRYPT=control (control), with sealed data (sealed), and without a key
+# over WireGuard on the same pair (wg), interleaved. The machine's one processor executes an instruction per nanosecond of its
+# clock. So the figures are instructions of both ends and of the kernel together, which other work on the host does not change.
+# They are not time: a vector instruction counts as any other. The processor has AES-NI and AVX2, and no AVX-512 nor VAES.
 # --side adds one with a key and these settings of the plugin; --mtu sets that of the pair; --device tls is a newer kernel, whose TLS
 # can renew keys.
 # usage: tests/bench/seal_guest.sh [--rounds N] [--mtu N] [--device rxe|tls] [--side NAME:KEY=VALUE,...]... [--quick] [--build DIR]

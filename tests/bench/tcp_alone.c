@@ -1,12 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time of a round trip between two processes that call nothing but send and recv, and sched_yield in
- * between as NCCL does: a TCP connection for each direction, as in a ring. tests/bench/tcp.sh
- * --bare prints it beside the plugins' latencies.
+ * The time of a round trip between two processes that call only send and recv, and sched_yield in
+ * between as NCCL does. There is a TCP connection for each direction, as in a ring.
+ * tests/bench/tcp.sh --bare prints it beside the plugins' latencies.
  *
- * Messages are read by two methods, and the better one counts: read where they arrive, or looked at
- * (MSG_PEEK), answered, and taken afterwards, so that the acknowledgement does not wait for it.
+ * Messages are read by two methods, of which the better one counts. Either they are read when they
+ * arrive, or they are peeked (MSG_PEEK), answered, and read afterwards, so that the acknowledgement
+ * does not wait for the read.
  *
  * usage: tcp_alone NETNS NETNS ADDRESS BYTES...   (the address is the first namespace's)
  * Prints a line "BYTES,US" for each size: the median of half a round trip.

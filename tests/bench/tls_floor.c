@@ -1,17 +1,19 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time that OpenSSL itself needs for a handshake of both ends, or for records, as plugin/seal makes them: TLS 1.3 with a secret
- * of both ends, X25519 (psk_dhe_ke), no certificate, no ticket. Both ends are in this process and on this thread, and memory lies
- * between them: no system calls, no connection, nothing of the plugin. A stream has two processes and a TCP connection over
- * loopback, and is the least that a program that seals by OpenSSL can do. tests/bench/seal.sh prints all beside the plugin.
+ * The time that OpenSSL itself needs for a handshake of both ends, or for records, as plugin/seal makes them: TLS 1.3
+ * with a secret of both ends, X25519 (psk_dhe_ke), no certificate, no ticket. Both ends run on one thread of this
+ * process and exchange bytes through memory: without system calls, a connection, or any of the plugin. A stream has
+ * two processes and a TCP connection over loopback, and is the least work of a program that seals by OpenSSL.
+ * tests/bench/seal.sh prints all of them beside the plugin.
  *
  * usage: tls_floor [COUNT [AT_ONCE [GROUPS]]]   (1024 handshakes of both ends, one at a time; OpenSSL's names of groups)
  *        tls_floor records [MIB]                (4096 MiB in records of 16 KiB, from one end to the other, 4 at a time)
  *        tls_floor stream [MIB]                 (4096 MiB in records of 16 KiB, from one process to another)
- * Prints handshakes of both ends per second, processor microseconds of each, and instructions and cycles of each in user
- * space, "-" where the kernel does not count them; or processor seconds of both ends for 10^9 bytes in records; or 10^9 bytes of a
- * stream per second, and processor seconds of both ends for 10^9 bytes. Exits with 1 and a sentence when something fails.
+ * Handshakes: prints their number per second, and processor microseconds, instructions and cycles in user space of
+ * each ("-" if the kernel does not count them), of both ends. Records: prints processor seconds of both ends for 10^9
+ * bytes. Stream: prints 10^9 bytes per second, and processor seconds of both ends for 10^9 bytes. Exits with 1 and a
+ * message if something fails.
  */
 #include <arpa/inet.h>
 #include <linux/perf_event.h>
