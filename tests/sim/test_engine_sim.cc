@@ -4,7 +4,7 @@
 //
 // PVN_SIM_SEEDS=N   how many seeds (default 100000; 4000 under a sanitizer)
 // PVN_SIM_FIRST=N   first seed (default 1)
-// just this one, to repeat a failure
+// PVN_SIM_SEED=N    this seed alone, to repeat a failure
 #include "sim/shares.h"
 #include "sim/totals.h"
 #include "sim/world.h"
@@ -169,7 +169,7 @@ void Trial::choose_network()
     if (k.chunk == 4096)
         k.refuse_pct /= 8;
     k.late_ack_pct = k.delivered && w.chance(20) ? static_cast<int>(w.pick(30)) : 0;
-    // So many messages that a slot is reused while an earlier message's copy is kept.
+    // So many messages that a ring index is needed again while its message is kept.
     many = k.keeps && !k.cts && w.chance(10);
     if (many)
         k.late_ack_pct = 100;
@@ -313,7 +313,7 @@ bool Trial::is_awake(bool sender) const
     return step >= away[!sender];
 }
 
-// Puts one end to sleep, or both, or the other end when the first one comes back.
+// Puts one end to sleep, or both. In some cases one of the two wakes up later.
 void Trial::choose_sleep()
 {
     if (step < std::max(away[0], away[1]) || !w.chance(sleep_pct))
