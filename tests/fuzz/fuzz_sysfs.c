@@ -33,8 +33,7 @@ static void require_index(int i, int n)
     fuzz_require(i >= -1 && i < n, "indexes are in range");
 }
 
-/* Replaces "\xHH" and "
- * " in the content, in place. */
+/* Replaces "\xHH" and "\n" in the content, in place. */
 static size_t unescape(char *s)
 {
     char *out = s, *start = s;
