@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""The form of a man page: a short description, examples, options as a list, no long paragraph."""
+"""Checks the form of a man page: a short description, examples, options as a list, no long paragraph."""
 import os
 import re
 import subprocess
@@ -11,7 +11,7 @@ DESCRIPTION = 14    # lines before the examples
 
 
 def rendered(page, text):
-    """A page's lines at 80 columns. Its name serves messages alone: man reads the text from standard input."""
+    """Returns a page's lines at 80 columns. The name is only for messages, because man reads the text from standard input."""
     env = dict(os.environ, MANWIDTH=str(COLUMNS), LC_ALL="C.UTF-8", MANPAGER="cat", MANROFFOPT="-c")
     r = subprocess.run(["man", "-E", "UTF-8", "-l", "-"], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        text=True, env=env, check=False)
@@ -21,7 +21,7 @@ def rendered(page, text):
 
 
 def sections(lines):
-    """Name and lines of each section, in their order."""
+    """Returns the name and the lines of each section, in the page's order."""
     found = []
     for line in lines[1:]:
         if re.match(r"[A-Z]", line):
@@ -32,7 +32,7 @@ def sections(lines):
 
 
 def paragraphs(lines):
-    """Runs of lines; a sub-heading, and a tag whose text is indented below it, are no part of one."""
+    """Yields the paragraphs as lists of lines. Sub-headings, and tags with their text indented below, belong to none."""
     run = []
     for line in lines + [""]:
         indent = len(line) - len(line.lstrip())
@@ -44,13 +44,13 @@ def paragraphs(lines):
 
 
 def tags(text):
-    """The options that have an entry of their own: the line after .TP or .TQ."""
+    """Returns the options with an entry of their own, which is the line after .TP or .TQ."""
     lines = re.findall(r"^\.T[PQ].*\n((?:.*\\\n)*.*)$", text.replace(r"\-", "-"), re.M)
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", "\n".join(lines)))
 
 
 def wrong_in(page, text, options):
-    """Yields what is wrong with a page, whose tool has these options."""
+    """Yields the faults of a page, whose tool has these options."""
     parts = sections(rendered(page, text))
     order = [name for name, lines in parts]
     if order[:4] != ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES"]:
@@ -60,7 +60,7 @@ def wrong_in(page, text, options):
         yield "%d lines of DESCRIPTION before the examples, at most %d" % (length, DESCRIPTION)
     for option in sorted(options - tags(text)):
         yield "%s has no entry of its own in a list" % option
-    # Code that is shown line by line is no paragraph.
+    # A block of code is no paragraph.
     filled = re.sub(r"^\.nf$.*?^\.fi$", ".PP", text, flags=re.M | re.S)
     for name, lines in sections(rendered(page, filled)):
         for run in paragraphs(lines):

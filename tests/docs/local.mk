@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/docs: the pages for users. They are the same in every tree.
+# tests/docs/: tests of the pages for users, which are the same in every tree.
 if TOOLS
 PVN_SCRIPT_TESTS += tests/docs/test_pages.sh tests/docs/nccl_variables.sh
 endif

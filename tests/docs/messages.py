@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that plugin/docs/messages.md has every message of the plugin, and no other.
+"""Checks that plugin/docs/messages.md has every message of the plugin and no others.
 
-Messages are the formats given to the functions below. A row of the page quotes a message with "..." for what
-differs; one quotation may stand for several messages. Those of plugin/seal are quoted under "A key". The last table is that of plugin/base/hints.c."""
+Messages are the format strings of calls to the functions below. A row of the page quotes a message with "..." for the
+variable parts; one quotation may stand for several messages. Messages of plugin/seal are quoted under "A key". The last
+table is made from plugin/base/hints.c."""
 import glob
 import os
 import re
@@ -11,12 +12,12 @@ import re
 CALLS = ("pvn_err_set", "pvn_err_add", "pvn_warn", "comm_refuse", "comm_refuse_elsewhere", "eng_fail", "give_up",
          "peer_has_ended")
 CONVERSION = re.compile(r"%[-+ #0]*(\*|\d+)?(\.(\*|\d+))?(hh|h|ll|l|z|j|t)?[a-zA-Z]")
-SECTION = {"plugin/seal": "A key"}  # where a reader looks for those of a folder; any section for the others
+SECTION = {"plugin/seal": "A key"}  # the section for a folder's messages; others may be in any section
 MARK = "<!-- what follows is written from plugin/base/hints.c by PVN_UPDATE_GOLDEN=1 tests/docs/test_pages.sh -->\n"
 
 
 def arguments(text, at):
-    """The arguments of the call whose parenthesis opens before `at`."""
+    """Returns the arguments of the call whose parenthesis opens before `at`."""
     out, depth, quoted = [""], 1, False
     while depth:
         c = text[at]
@@ -39,14 +40,14 @@ def arguments(text, at):
 
 
 def formats(path):
-    """The format of each call, with \\0 for what is filled in."""
+    """Yields the format string of each call, with \\0 for each conversion."""
     with open(path, encoding="utf-8") as f:
         text = re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
     for m in re.finditer(r"\b(?:%s)\s*\(" % "|".join(CALLS), text):
         for a in arguments(text, m.end()):
             literals = re.findall(r'"((?:[^"\\]|\\.)*)"', a)
             if literals:
-                # A name between two literals is a macro: of a conversion, or of text.
+                # A name between two literals is a macro, which stands for a conversion or for text.
                 whole = "".join(literals).replace('\\"', '"') if "?" not in a else "\0".join(literals)
                 whole = CONVERSION.sub("\0", whole)
                 if sum(c.isalpha() for c in whole) >= 4 and " " in whole.strip():
@@ -62,7 +63,7 @@ def sources(src):
 
 
 def quotations(page):
-    """The quotations in the first column of the page's own tables, by section and text, as regular expressions."""
+    """Returns the quotations in the first column of the page's own tables as regular expressions, by section and text."""
     out, section = {}, ""
     for line in page.split("\n"):
         if line.startswith("#"):

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names in pages against those that there are: options, parameters, commands, files of the source."""
+"""Checks that names in pages exist: options, parameters, commands, files of the source."""
 import os
 import re
 
-# Every variable of NCCL, that of the network or not.
+# All variables of NCCL, of the network and others.
 with open(os.path.join(os.path.dirname(__file__), "nccl-variables.txt"), encoding="utf-8") as f:
     NCCL = re.findall(r"NCCL_\w+", "".join(s for s in f if not s.startswith("#")))
 
-# Misspelt on purpose, to show what the plugin says of it.
+# A page misspells this one on purpose, to show the plugin's message about it.
 MISSPELT = ["NCCL_PVRDMA_TRANSPROT"]
 
 # Options of other programs that pages name.
@@ -24,22 +24,22 @@ def options(text):
 
 
 def paths(page):
-    """Files of the source in code spans; names in capitals stand for something."""
+    """Yields the files of the source that code spans name. Names in capitals are placeholders."""
     for span in re.findall(r"`([^`\n]+)`", page):
         if re.fullmatch(r"(plugin|tests|topo|net-tcp|net-pvrdma|m4)/[a-z0-9_./*-]+", span):
             yield span
 
 
 def late_cases(source):
-    """The cases of tests/fail/test_late_rank.cc; those of RDMA are in each of its modes."""
+    """Returns the cases of tests/fail/test_late_rank.cc. A case of RDMA exists once per mode."""
     rdma = re.findall(r'RDMA(?:_LOST)?\("(\w+)", mode', source)
     return set(re.findall(r'(?:TCP\(|^    \{)"([a-z_]+)"', source, re.M)) | {
         "rdma_%s_%s" % (mode, name) for mode in re.findall(r'RDMA_CASES\("(\w+)"\)', source) for name in rdma}
 
 
 def wrong_limits(manual, table, late, tests):
-    """Yields what is wrong with the time limits of the manual, and with the tests of ARCHITECTURE's table of them. late: the
-    cases of test_late_rank.cc; tests: names as Suite.Name."""
+    """Yields faults of the manual's time limits, and of the tests that ARCHITECTURE's table of limits names. late has the
+    cases of test_late_rank.cc, tests the names of all tests as Suite.Name."""
     section = re.search(r"^\.SH TIME LIMITS$(.*?)^\.SH ", manual, re.M | re.S).group(1)
     entries = section.split(".TP\n")[1:]
     for entry in entries:
@@ -65,7 +65,7 @@ def is_man(page):
 
 
 def code(page):
-    """Spans and lines of code; of a man page, what is not filled."""
+    """Returns spans and lines of code; of a man page, the lines that are not filled."""
     if is_man(page):
         return "\n".join(re.findall(r"^\.nf$(.*?)^\.fi$", page, re.M | re.S)).split("\n")
     return re.findall(r"`([^`\n]+)`", page) + [s for s in page.split("\n") if s.startswith("    ")]
@@ -95,7 +95,7 @@ class Known:
             yield from self.wrong_command(line)
 
     def wrong_command(self, line):
-        """A tool's name followed by options and a command, as far as prose can be read."""
+        """Yields faults of a tool's name followed by options and a command, as far as prose can be parsed."""
         for tool, rest in re.findall(r"(?:^|[ (;|$&])(pvn-topo|pvn-perf) ([^|;&#)`]*)", line):
             mine = options(rest)
             for option in sorted(mine - self.help_options[tool]):
@@ -106,7 +106,7 @@ class Known:
                 yield "%s has no command %s" % (tool, rest.split()[0])
 
     def differences(self, tool, page):
-        """A tool's man page against its --help=all, in both directions."""
+        """Compares a tool's man page with its --help=all, in both directions."""
         in_page = {o for o in options(page)}
         for option in sorted(self.help_options[tool] - in_page):
             yield "does not have %s, which --help=all has" % option

@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the plugin's table of NCCL's variables is complete (plugin/base/nccl_vars.c, and the other names of parameters).
+"""Tests that the plugin's table of NCCL's variables is complete: plugin/base/nccl_vars.c, and the aliases of parameters.
 
-nccl-variables.txt lists every variable that the sources and the user guide of NCCL name, by two versions and those between, in sections:
-[network] is what the table has to have, [elsewhere] what it must not have, and [text] strings of that form that are no variables.
-1. The table, as nccl-net-pvrdma(7) prints it, is [network].
-2. The installed NCCL (nccl.h has its version, libnccl.so the names) reads nothing that the list does not have.
-3. Nor does the source tree that PVN_NCCL_SRC names; and what its network code reads is in [network].
-A later NCCL than the list's reads more: for an installed one that is no failure, but it is printed."""
+nccl-variables.txt lists every variable that the sources and the user guide of NCCL name, from the list's first version
+to its last one, in three sections: [network] has the variables that the table must have, [elsewhere] those that it must
+not have, and [text] strings of the same form that are no variables.
+1. The table, as nccl-net-pvrdma(7) prints it, equals [network].
+2. The installed NCCL (nccl.h has its version, libnccl.so the names) reads only variables of the list.
+3. The source tree that PVN_NCCL_SRC names reads only variables of the list, and its network code only [network].
+An NCCL later than the list may read more. For an installed one this is printed and is no failure."""
 import glob
 import mmap
 import os
@@ -16,7 +17,7 @@ import subprocess
 import sys
 
 LIST = "tests/docs/nccl-variables.txt"
-# The files of NCCL that are of the network alone, in the layouts of 2.28 and 2.30.
+# NCCL's files that only the network uses, in the layouts of 2.28 and 2.30.
 NETWORK = re.compile(r"src/(transport/(net|gdaki)|misc/(socket|ibv)|plugin/net|bootstrap)")
 READS = (re.compile(r'\bNCCL_PARAM\s*\(\s*\w+\s*,\s*"([A-Z0-9_]+)"'),
          re.compile(r"\bDEFINE_NCCL_PARAM\s*\(\s*\w+\s*,[^,]+,\s*NCCL_([A-Z0-9_]+)"),
@@ -25,7 +26,7 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def listed(src):
-    """The first and the last version of the list, and its sections as sets."""
+    """Returns the list's first and last version, and its sections as sets."""
     sections, versions, at = {}, [], None
     with open(os.path.join(src, LIST), encoding="utf-8") as f:
         for line in f:
@@ -44,14 +45,14 @@ def listed(src):
 
 
 def tabled(build):
-    """The names that the manual page's section says something of."""
+    """Returns the names that the manual page's section describes."""
     page = subprocess.run([build + "/plugin/docs/pages", "variables"], stdout=subprocess.PIPE, text=True, check=True).stdout
     tags = re.findall(r"^\.TP\n\.BR? (.*)$", page, re.M)
     return {n for tag in tags for n in re.findall(r"NCCL_[A-Z0-9_]+", tag)}
 
 
 def of_sources(top):
-    """Each name that a source tree reads or documents, with the files."""
+    """Returns each name that a source tree reads or documents, with the files."""
     found = {}
     for path in glob.glob(top + "/src/**/*", recursive=True):
         where = os.path.relpath(path, top)
@@ -71,7 +72,7 @@ def of_sources(top):
 
 
 def version_of(path):
-    """NCCL's version by nccl.h or makefiles/version.mk."""
+    """Returns NCCL's version from nccl.h or makefiles/version.mk."""
     with open(path, encoding="utf-8", errors="replace") as f:
         text = f.read()
     parts = [re.search(r"\bNCCL_%s\s*(?::=\s*)?(\d+)" % p, text) for p in ("MAJOR", "MINOR", "PATCH")]
@@ -83,7 +84,7 @@ def number(version):
 
 
 def installed():
-    """Each nccl.h with the library beside it."""
+    """Yields each nccl.h with the library that belongs to it."""
     for header in sorted(glob.glob("/usr/include/nccl.h") + glob.glob("/usr/local/include/nccl.h") +
                          glob.glob("/usr/local/cuda*/include/nccl.h")):
         top = os.path.dirname(os.path.dirname(header))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The plugin's table of NCCL's variables against the list of those that NCCL reads, and the list against the NCCL at hand
-# (nccl_variables.py says how). PVN_NCCL_SRC: an NCCL source tree, the folder that holds src/.
+# Tests the plugin's table of NCCL's variables against the list of those that NCCL reads, and the list against the NCCL
+# that is installed here (nccl_variables.py has the details). PVN_NCCL_SRC names an NCCL source tree, the parent of src/.
 set -u
 PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 PVN_BUILDDIR=${PVN_BUILDDIR:-$PVN_SRCDIR/build}

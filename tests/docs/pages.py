@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the pages for users: README.md, plugin/USERS.md, plugin/docs/*.md and the man pages.
 
-Before each block of code a page says, in a comment that readers do not see, what it is:
-    <!-- run -->                 commands, run here; all must succeed
-    <!-- run: status 0 or 1 -->  the same, with the exit statuses that are good
-    <!-- run: needs dot -->      the same, where that program is installed
-    <!-- not run: REASON -->     commands that need what is not here (listed in this test's output)
+Before each block of code a page has a comment, which readers do not see, with the kind of the block:
+    <!-- run -->                 commands that are run here; all must succeed
+    <!-- run: status 0 or 1 -->  the same, with the exit statuses that count as success
+    <!-- run: needs dot -->      the same, if that program is installed
+    <!-- not run: REASON -->     commands that cannot run here (this test's output lists them)
     <!-- text -->                no commands: a log, a configuration
-In a block that is run, lines that begin with "$ " are commands and the others what they print, as far as it
-is shown ("..." leaves out lines); without any "$ " all lines are commands. Blocks that begin with "$ pvn-topo"
-need no comment in the pages that tests/topo/test_cli compares. In the EXAMPLES of a man page .\\" run and
-.\\" not run: REASON stand for the lines that follow.
+In a block that is run, lines that begin with "$ " are commands, and the other lines are their output, of which "..."
+leaves out lines. Without any "$ " all lines are commands. Blocks that begin with "$ pvn-topo" need no comment in the
+pages that tests/topo/test_cli compares. In the EXAMPLES of a man page .\\" run and .\\" not run: REASON apply to the
+lines that follow.
 """
 import glob
 import html
@@ -35,7 +35,7 @@ MAN = {"pvn-perf": "plugin/perf/pvn-perf.1", "pvn-topo": "topo/pvn-topo.1"}
 # The pages whose examples of pvn-topo's output are compared by tests/topo/test_cli.
 COMPARED = ("plugin/docs/cluster.md", "plugin/docs/troubleshooting.md", "plugin/docs/vsphere.md")
 
-# Stand-ins for the commands in a page: the tools of this tree, on loopback, with less to measure.
+# Replacements for the commands in a page: the tools of this tree, on loopback, with fewer measurements.
 TOOLS = {
     "pvn-topo": 'exec "$PVN_BUILDDIR/topo/pvn-topo" "$@"',
     "pvn-perf": """
@@ -65,7 +65,7 @@ def read(path):
 
 
 def markdown_blocks(page):
-    """The blocks of code, fenced or indented; a comment in the line before is their mark."""
+    """Returns the blocks of code, fenced or indented, each with its mark, which is the comment in the line before."""
     lines = read(page).split("\n")
     blocks, i = [], 0
     while i < len(lines):
@@ -96,7 +96,7 @@ def unroff(text):
 
 
 def man_blocks(page):
-    """The lines of EXAMPLES that are not filled, each run of them with the comment above it."""
+    """Returns the blocks of unfilled lines in EXAMPLES, each with the comment above it."""
     text = read(page)
     at = text.index(".SH EXAMPLES")
     number = text[:at].count("\n") + 1
@@ -119,7 +119,7 @@ def man_blocks(page):
 
 
 def shown(want, got):
-    """Looks for a page's lines in this order in what was printed; returns the first that is not there."""
+    """Searches the output for a page's lines, in this order. Returns the first line that is missing."""
     at, gap = 0, False
     for line in want:
         if line == "...":
@@ -135,14 +135,14 @@ def shown(want, got):
 
 
 def shell(script, where, env):
-    """Runs a script for 120 s at most; whatever it has started ends with it."""
+    """Runs a script for at most 120 s. All processes that it has started end with it."""
     command = ["timeout", "-k", "5", "120", "bash", "-eo", "pipefail", "-c", script]
     return subprocess.run(command, cwd=where, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False)
 
 
 def run_block(block, good, where, env):
-    """Runs a block; returns what is wrong, or None."""
+    """Runs a block. Returns its fault, or None."""
     if not any(s.startswith("$ ") for s in block.lines):
         parts = [("\n".join(block.lines), [])]
     else:
@@ -163,7 +163,7 @@ def run_block(block, good, where, env):
 
 
 def good_statuses(mark):
-    """The exit statuses that a block which is run may have; none for one that is not."""
+    """Returns the exit statuses that a block may have; none if it is not run."""
     status = re.fullmatch(r"run(?:: status (\d+)(?: or (\d+))?)?", mark)
     if status:
         return {int(s) for s in status.groups() if s} or {0}
@@ -172,7 +172,7 @@ def good_statuses(mark):
 
 
 def commands(work):
-    """Runs what can be run; the result is one problem a line."""
+    """Runs the blocks that can be run. Returns the problems, one per line."""
     bindir, where = os.path.join(work, "bin"), os.path.join(work, "where")
     os.makedirs(bindir)
     os.makedirs(where)
@@ -210,7 +210,7 @@ def commands(work):
 
 
 def launch_lines():
-    """Lines that start a job on several hosts and cannot run here, each for what it had hung or failed without."""
+    """Checks lines that start a job on several hosts and cannot run here: each must have what jobs hung or failed without."""
     bad, seen = [], 0
     for block in [b for p in PAGES for b in markdown_blocks(p)] + [
             b for p in list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7"] for b in man_blocks(p + ".in")]:
@@ -254,7 +254,7 @@ def links():
 
 
 def first_page():
-    """The README is read in two minutes, in a terminal as well; its picture is what the tool draws today."""
+    """Checks that the README can be read in two minutes, also in a terminal, and that its picture is the tool's present one."""
     lines = read("README.md").split("\n")
     bad = ["README.md:%d: %d columns, of 120 at most" % (i, len(s)) for i, s in enumerate(lines, 1) if len(s) > 120]
     if len(lines) > 151:
@@ -268,7 +268,7 @@ def first_page():
 
 
 def beginnings():
-    """A reader sees first for whom the page is, and what is reached at its end."""
+    """Checks that a page begins with its audience and its goal."""
     return ["%s does not begin with \"For whoever\" and \"At the end of this page\"" % page for page in PAGES[1:]
             if not re.match(r"# .*\n\nFor whoever [^.]*\. At the end of this page ", read(page))]
 
@@ -320,7 +320,7 @@ def man_form():
 
 
 def man_pages():
-    """man's own warnings, and mandoc's, which is another reader of the same pages."""
+    """Returns the warnings of man and of mandoc, another reader of the same pages."""
     pages = [whole_page(p) for p in list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7"]]
     for tool, command in (("man", ["man", "--warnings", "-E", "UTF-8", "-l"]),
                           ("mandoc", ["mandoc", "-T", "lint", "-W", "warning"])):
@@ -332,7 +332,7 @@ def man_pages():
             r = subprocess.run(command + [page], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=dict(os.environ, MANWIDTH="100", LC_ALL="C.UTF-8"), check=False)
             said = r.stderr if tool == "man" else r.stdout + r.stderr
-            # The pages have no date, so that the same source gives the same package.
+            # The pages have no date, so that packages are reproducible.
             bad += [s for s in said.split("\n") if s and "missing date" not in s]
             if tool == "man" and len(r.stdout) < 1000:
                 bad.append("%s: man shows next to nothing of it" % page)

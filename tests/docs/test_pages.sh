@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The pages for users: their commands run, and what they name exists (pages.py says how).
-# PVN_UPDATE_GOLDEN=1 writes the table of hints in messages.md again; read the difference before you commit it.
+# Tests the pages for users: their commands succeed, and the names in them exist (pages.py has the details).
+# PVN_UPDATE_GOLDEN=1 rewrites the table of hints in messages.md; read the difference before you commit it.
 set -u
 PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 PVN_BUILDDIR=${PVN_BUILDDIR:-$PVN_SRCDIR/build}

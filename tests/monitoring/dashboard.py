@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Grafana dashboard's structure, and that every metric which it and the alerts name is one
-that pvn-topo prints; writes the dashboard's queries as rules, for promtool to parse.
+"""Checks the Grafana dashboard's structure, and that pvn-topo prints every metric that the dashboard and the alerts
+name. Writes the dashboard's queries as rules, so that promtool can parse them.
 usage: dashboard.py DASHBOARD RULES METRICS OUT"""
 import json
 import re
@@ -57,7 +57,7 @@ named = set(re.findall(r"nccl_pvrdma_\w+", " ".join(queries) + rules))
 expect("no metric is named", len(named) > 5)
 for metric in sorted(named - printed):
     problems.append(f"{metric} is not among what pvn-topo --prom stat prints")
-# Metrics that node_exporter adds to each file.
+# node_exporter adds these metrics to each file.
 for metric in sorted(set(re.findall(r"\bnode_textfile\w+", rules)) - {"node_textfile_mtime_seconds", "node_textfile_scrape_error"}):
     problems.append(f"{metric} is none of the textfile collector")
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a dashboard into Grafana's own classes, which are made from its schema, and writes it again: what the schema
-does not have is lost in that, and reported.
+"""Reads a dashboard into Grafana's own classes, which are made from its schema, and writes it again. Fields that the
+schema does not have are lost thereby and are reported.
 
 usage: grafana.py DASHBOARD.json    Needs what requirements.txt names. Status 1: something was lost or changed."""
 import json

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# tests/monitoring/: plugin/packaging/monitoring with systemd, Prometheus and node_exporter.
+# tests/monitoring/: tests of plugin/packaging/monitoring with systemd, Prometheus and node_exporter.
 if !SANITIZE
 if TOOLS
 PVN_SCRIPT_TESTS += tests/monitoring/monitoring.sh

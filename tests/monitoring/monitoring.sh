@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 180
-# Everything in plugin/packaging/monitoring, with the real programs: systemd reads the units, promtool the rules and our metrics,
-# node_exporter serves what the unit's command wrote, and a Prometheus that scrapes it fires the alert for a rank that is stopped.
-# The programs are those of PATH; else Debian's packages are fetched and unpacked below the build directory, once. They
-# are not installed: the packages would start a server for all of the network on a developer's machine.
+# Tests everything in plugin/packaging/monitoring with the real programs. systemd reads the units, promtool the rules and
+# our metrics. node_exporter serves the file that the unit's command writes. A Prometheus that scrapes it fires the alert
+# for a stopped rank.
+# The programs are those of PATH, else of Debian's packages, which are fetched and unpacked once below the build
+# directory. They are not installed, because the packages would start a server that the whole network can reach.
 set -u
 src=${PVN_SRCDIR:?} build=${PVN_BUILDDIR:?}
 mon=$src/plugin/packaging/monitoring
@@ -71,7 +72,7 @@ done >log
 [[ ! -s log ]] && grep -q 'alert: ' $rules
 result "monitoring, each alert is tried" $? log
 
-# Two ranks that send; what the unit's own command writes about them.
+# Two ranks run, and the unit's own command writes their metrics.
 setsid "$build/pvn-perf" p2p --bandwidth --plugin "$build/.libs/libnccl-net-pvrdma.so" --sizes 64K --time 150 --timeout 140 \
     --quiet >perf.log 2>&1 &
 pids+=(-$!)
@@ -86,14 +87,15 @@ for _ in $(seq 100); do
 done
 [[ -n $command && $(rank_pids | wc -l) = 2 && $(ls text) = nccl-net-pvrdma.prom && $(stat -c %a text/*) = 644 ]]
 result "monitoring, the unit's command writes the metrics of both ranks" $? perf.log
-# The page's commands, one right after the other: with the files here, and a systemctl that starts the service alone.
+# The page's commands run one after the other, with the files of the source tree and a systemctl that only starts the
+# service.
 page=$(sed -n '/^    cd PREFIX/,/^    cat /s/^    //p' "$mon/README.md" |
     sed "s,PREFIX/share/nccl-net-pvrdma/monitoring,$mon,; s,/etc/systemd/system,$work/etc,; s,/var/lib/prometheus/node-exporter,$work/text,")
 mkdir etc
 printf '#!/bin/sh\n[ "$*" != "start nccl-net-pvrdma-stat.service" ] || TEXTFILE_DIR=text exec sh -c "$COMMAND"\n' >bin/systemctl
 chmod +x bin/systemctl
 rm -f text/*
-# The command's text/ is of this folder, where the page's first line leaves it.
+# The page's first line changes the directory, so the service's command changes back to find text/.
 (cd "$work" && COMMAND="cd $work && $command" PATH=$work/bin:$PATH bash -e -c "$page") >log 2>&1 &&
     grep -q '^nccl_pvrdma_process_info' log && [[ $(ls etc | wc -l) = 2 ]]
 result "monitoring, the page's commands end with the metrics" $? log
@@ -116,7 +118,7 @@ else
     echo "skip monitoring, Grafana's own schema: $(tail -n 1 log)"
 fi
 
-# The ports are free once this program has ended, not when it has printed them.
+# The ports are free only when this program has ended, so the script waits for its end.
 ports=$(python3 -c '
 import socket
 s = [socket.socket() for _ in range(2)]
@@ -126,7 +128,7 @@ read -r port1 port2 <<<"$ports"
 prometheus-node-exporter --collector.disable-defaults --collector.textfile --collector.textfile.directory="$work/text" \
     --web.listen-address="127.0.0.1:$port1" >exporter.log 2>&1 &
 pids+=($!)
-# The rules' expressions, without the minutes that they wait.
+# The rules with "for" set to 1 s instead of minutes.
 sed 's/for: .*/for: 1s/' "$mon/$rules" >fast.yml
 cat >prometheus.yml <<YML
 global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -137,7 +139,7 @@ scrape_configs:
 YML
 prometheus --config.file=prometheus.yml --storage.tsdb.path="$work/tsdb" --web.listen-address="127.0.0.1:$port2" >prometheus.log 2>&1 &
 pids+=($!)
-firing() { # pids of ranks of which an alert of this name fires
+firing() { # firing ALERT: prints the pids of the ranks for which the alert fires
     python3 - "http://127.0.0.1:$port2/api/v1/alerts" "$1" <<'PY'
 import json, sys, urllib.request
 try:
@@ -147,7 +149,7 @@ except OSError:
 print(*[a["labels"].get("pid", "-") for a in alerts if a["labels"]["alertname"] == sys.argv[2] and a["state"] == "firing"])
 PY
 }
-known() { # how many series of ranks Prometheus has
+known() { # prints how many series of ranks Prometheus has
     python3 - "http://127.0.0.1:$port2/api/v1/query?query=nccl_pvrdma_process_stopped" <<'PY'
 import json, sys, urllib.request
 try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a conda recipe as rattler-build does, and prints the commands of its build, one a line.
+"""Renders a conda recipe with rattler-build and prints the commands of its build, one per line.
 
 usage: conda.py RECIPE VERSION
 """
@@ -11,7 +11,7 @@ import rattler_build
 
 
 def main():
-    """Ends with an error where the recipe does not render, or is not of this version."""
+    """Ends with an error if the recipe does not render or is not of this version."""
     recipe = rattler_build.Stage0Recipe.from_file(sys.argv[1])
     variants = recipe.render(rattler_build.VariantConfig({"c_stdlib": ["sysroot"], "c_stdlib_version": ["2.28"]}))
     if len(variants) != 1:

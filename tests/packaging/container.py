@@ -15,28 +15,28 @@ import yaml
 
 
 def with_pods(documents):
-    """The one of these documents that makes pods."""
+    """Returns the document that makes pods."""
     return next(d for d in documents if "template" in d["spec"])
 
 
 def pod_of(document):
-    """The pod of a DaemonSet or Job."""
+    """Returns the pod of a DaemonSet or Job."""
     return document["spec"]["template"]["spec"]
 
 
 def containers_of(pod):
-    """All containers, those of the start first."""
+    """Returns all containers, init containers first."""
     return pod.get("initContainers", []) + pod["containers"]
 
 
 def mounts_of(pod, container):
-    """Mount point: (the volume, whether it can be written to)."""
+    """Returns a dictionary from mount point to the volume and whether it is writable."""
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     return {m["mountPath"]: (volumes.get(m["name"]), not m.get("readOnly", False)) for m in container.get("volumeMounts", [])}
 
 
 def mount_of(mounts, path):
-    """The mount point that a path is in, or None."""
+    """Returns the mount point that contains a path, or None."""
     return next((at for at in mounts if path == at or path.startswith(at + "/")), None)
 
 
@@ -46,7 +46,7 @@ def is_ours(container):
 
 
 def faults(document, version):
-    """Sentences about what does not fit."""
+    """Yields sentences about mounts, paths and images that do not fit together."""
     pod = pod_of(document)
     if document["kind"] == "DaemonSet" and document["spec"]["selector"]["matchLabels"] != document["spec"]["template"]["metadata"]["labels"]:
         yield "the selector does not match the pod's labels"
@@ -78,7 +78,7 @@ def faults(document, version):
 
 
 def meeting_faults(documents):
-    """Sentences about pods of a job that do not find each other: by the name that a headless service gives the first one."""
+    """Yields sentences about pods of a job that cannot find each other by the name that a headless service gives the first."""
     job = with_pods(documents)
     pod = pod_of(job)
     meet = [w.split("=")[1] for c in pod["containers"] for w in c.get("command", []) if w.startswith("--rdzv_endpoint=")]
@@ -97,7 +97,7 @@ def meeting_faults(documents):
 
 
 def commands(document, image, node):
-    """The commands of our image, with the paths of image and node."""
+    """Yields the commands of containers with our image, with the paths of image and node."""
     pod = pod_of(document)
     for container in containers_of(pod):
         if not is_ours(container):
@@ -113,7 +113,7 @@ def commands(document, image, node):
 
 
 def main():
-    """Prints faults or commands."""
+    """Prints the faults or the commands."""
     if len(sys.argv) < 4 or sys.argv[1] not in ("check", "commands"):
         sys.exit(__doc__.strip())
     documents = list(yaml.safe_load_all(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The pages that an installation has: those for users, at places where their links to each other lead to them.
+# Tests the installed pages: all pages for users are among them, and their links to each other work.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -14,7 +14,7 @@ verdict "the pages are installed" $?
 doc=$tmp/root/doc
 ls "$doc"/{NEWS,USERS.md,docs/{messages,security,troubleshooting,vsphere,cluster}.md,packaging/README.md} >"$tmp/out" 2>&1
 verdict "the pages for users, each message and troubleshooting are among them" $?
-# HACKING.md and what is said of the tests are of the source.
+# Links to HACKING.md and to pages of the tests do not count, because those are only in the source.
 find "$doc" -name '*.md' | while read -r page; do
     grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//; s/#.*//' | grep -vE '^$|^[a-z]+:' | while read -r link; do
         echo "$link" >>"$tmp/links"

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 600
-# The files for containers and conda: linters of their formats take them and refuse a damaged one, their parts fit together,
-# and the shell in them does what it should in a throwaway folder with the paths of a node.
+# Tests the files for containers and conda: linters of their formats accept them and refuse damaged copies, their parts
+# fit together, and their shell scripts work in a temporary folder with the paths of a node.
 set -u
 tmp=$(mktemp -d)
 loop=
@@ -13,13 +13,13 @@ dir=$PVN_SRCDIR/plugin/packaging/container
 version=$(sed -n 's/^AC_INIT(\[nccl-net-pvrdma\], \[\([^]]*\)\].*/\1/p' "$PVN_SRCDIR/configure.ac")
 # shellcheck source=tests/packaging/verdict.sh
 . "$PVN_SRCDIR/tests/packaging/verdict.sh"
-# refused NAME STATUS: a damaged file got that status
+# refused NAME STATUS: passes if the status, which a linter gave for a damaged file, is not 0
 refused() {
     [ "$2" != 0 ]
     verdict "$1" $?
 }
 
-# The image's file system, and the node's.
+# Temporary folders stand for the file systems of the image and the node.
 image=$tmp/image/opt/nccl-net-pvrdma
 node=$tmp/node/opt/nccl-net-pvrdma/lib
 scripts=$image/share/nccl-net-pvrdma/container
@@ -53,7 +53,8 @@ mv "$image/lib/libnccl-net-pvrdma.so" "$tmp/"
 verdict "install.sh says so where the image has no plugin" $?
 mv "$tmp/libnccl-net-pvrdma.so" "$image/lib/"
 
-# A pvn-topo that finds something bad, then nothing; each run of it is a line.
+# check SCRIPT: replaces the image's pvn-topo by the script, each run of which appends a line to $tmp/runs, and runs
+# check.sh with it
 check() {
     rm -rf "$tmp/status" "$tmp/runs" "$image/bin/pvn-topo"
     mkdir "$tmp/status"
@@ -61,7 +62,7 @@ check() {
     chmod +x "$image/bin/pvn-topo"
     PVN_CHECK_INTERVAL=1 "$scripts/check.sh" "$tmp/status" >"$tmp/out" 2>&1 &
     loop=$!
-    # The second run begins when the first one's verdict is there.
+    # The second run begins once the first one's verdict is written.
     for _ in $(seq 300); do
         [ "$(wc -l 2>/dev/null <"$tmp/runs" || echo 0)" -lt 2 ] || break
         sleep 0.1
@@ -112,7 +113,7 @@ for f in daemonset job; do
     refused "Kubernetes' schema refuses a damaged $f.yaml" $?
     "$python" "$here/container.py" check "$dir/$f.yaml" "$version" >"$tmp/out" 2>&1 && [ ! -s "$tmp/out" ]
     verdict "the mounts, paths and images of $f.yaml fit together" $?
-    # Each of these has one fault that no schema sees.
+    # Each edit makes one fault that no schema detects.
     for damage in 's,libnccl-net-pvrdma.so$,libnccl-net.so,' 's,^            - name: \(node\|pvrdma\)$,            - name: other,' "s,nccl-net-pvrdma:$version,nccl-net-pvrdma:0," \
         's,^            - /\(host/lib\|opt/pvrdma\)$,            - /elsewhere,'; do
         sed "$damage" "$dir/$f.yaml" >"$tmp/damaged.yaml"
@@ -127,7 +128,7 @@ for f in daemonset job; do
         grep -q . "$tmp/out"
         verdict "pods that do not find each other are found ($damage)" $?
     done
-    # The commands, with the node's paths in place of the container's.
+    # The commands run with the node's paths instead of the container's.
     rm -rf "$tmp/node" "$tmp/status"
     while IFS=$'\t' read -r script folder; do
         case $script in
@@ -162,7 +163,8 @@ verdict "rattler-build renders the recipe for conda" $?
 cp "$tmp/out" "$tmp/commands"
 "$python" "$here/conda.py" "$recipe" "$version" >"$tmp/out" 2>&1
 refused "rattler-build refuses a recipe without a checksum" $?
-# Tried on the sources: configure knows each option, and what make would build is what the recipe's own test looks for.
+# The recipe's commands are tried on the sources: configure knows each option, and make would install the library that
+# the recipe's own test looks for.
 configure=$(sed -n 's,^\./configure ,,p' "$tmp/commands")
 mkdir "$tmp/build"
 (cd "$tmp/build" && PREFIX=$tmp/prefix bash -c "'$PVN_SRCDIR/configure' -q --enable-option-checking=fatal $configure" && make -n install-libLTLIBRARIES) >"$tmp/out" 2>&1 &&

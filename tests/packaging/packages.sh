@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 900
-# The Debian and RPM packages are built from the source archive, installed in a throwaway root (this machine's own, with a
-# layer over it that takes every change), used there, and removed without a trace.
+# Tests the Debian and RPM packages. They are built from the source archive, installed in a throwaway root (this machine's
+# own root below an overlay that takes every change), used there, and removed without a trace.
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)
@@ -14,7 +14,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 # shellcheck source=tests/packaging/verdict.sh
 . "$PVN_SRCDIR/tests/packaging/verdict.sh"
 
-# in_root SCRIPT: runs it in the throwaway root, where the packages are in /packages; its changes stay in $tmp/layer/up.
+# in_root SCRIPT: runs it in the throwaway root, where the packages are in /packages. Its changes stay in $tmp/layer/up.
 in_root() {
     unshare -m --propagation private bash -c '
         mount -t tmpfs none "$0/layer" && mkdir "$0/layer/up" "$0/layer/work" "$0/layer/root" || exit 90
@@ -30,7 +30,8 @@ in_root() {
         exit $rc' "$tmp" "$1" >"$tmp/out" 2>&1 </dev/null
 }
 
-# A user's use of the installed packages. By its name alone the loader finds the library; NCCL does just this.
+# A script that uses the installed packages as a user does. The loader must find the library by its name alone, because
+# NCCL loads it so.
 use='
     python3 -c "import ctypes; ctypes.CDLL(\"libnccl-net-pvrdma.so\").ncclNetPlugin_v11" || exit 11
     grep -q libnccl-net-pvrdma.so <(python3 -c "
@@ -72,7 +73,7 @@ grep -q "^nccl-net-pvrdma ($version-" "$PVN_SRCDIR/plugin/packaging/debian/chang
     grep -q "^Version: *$version\$" "$PVN_SRCDIR/plugin/packaging/rpm/nccl-net-pvrdma.spec"
 verdict "the packages have the version of configure.ac ($version)" $?
 
-# The compiler's optimisation is not what is tried here.
+# The packages are compiled without optimisation, which this test does not need.
 debian() {
     DEB_BUILD_OPTIONS="noopt noautodbgsym parallel=${PVN_JOBS:-$(nproc)}" \
         "$PVN_SRCDIR/plugin/packaging/deb.sh" "$archive" "$tmp/deb" >"$tmp/out" 2>&1
@@ -95,10 +96,10 @@ debian() {
         verdict "the Debian packages leave nothing behind" $?
     fi
     if command -v lintian >/dev/null; then
-        # --fail-on counts exceptions as well where they are shown.
+        # --fail-on none, because other values also count the exceptions if they are shown.
         lintian --allow-root --show-overrides --fail-on none "$tmp"/deb/*.changes >"$tmp/out" 2>&1 && ! grep '^[EW]:' "$tmp/out"
         verdict "lintian has no error and no warning about the Debian packages" $?
-        # The exceptions, each with its reason in debian/*.lintian-overrides: none that lintian no longer finds either.
+        # lintian must still find each exception that debian/*.lintian-overrides names with its reason.
         sed -n 's/^O: \([^ ]*\): \([^ ]*\).*/\1: \2/p' "$tmp/out" | sort -u >"$tmp/found"
         sed -n 's/^\([a-z][^ ]*: [^ ]*\).*/\1/p' "$PVN_SRCDIR"/plugin/packaging/debian/*.lintian-overrides | sort -u >"$tmp/named"
         diff "$tmp/named" "$tmp/found" >"$tmp/out" 2>&1
@@ -109,7 +110,7 @@ debian() {
 }
 
 fedora() {
-    # Fedora's macros of flags, and its names of packages, are not known to Debian's rpmbuild.
+    # Debian's rpmbuild knows neither Fedora's macros for flags nor its names of packages.
     "$PVN_SRCDIR/plugin/packaging/rpm.sh" "$archive" "$tmp/rpm" --nodeps --define "debug_package %{nil}" --define "optflags -O0" \
         --define "_smp_mflags -j${PVN_JOBS:-$(nproc)}" >"$tmp/out" 2>&1
     local rc=$?

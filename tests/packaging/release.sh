@@ -2,9 +2,10 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 1800
-# A release is made out of a clean clone; what is in it needs nothing newer than glibc 2.28. The wheel is installed by pip, used and
-# removed, and its programs run where there is a C library and nothing else. In another folder the archive makes itself again, and the
-# wheel is written again, to the same bytes; PVN_RELEASE_TWICE=1 makes the whole release there, a minute of processor time more.
+# Tests a release, which is made from a clean clone. Its binaries need no glibc newer than 2.28. pip installs the wheel,
+# and removes it after use. Its programs run in a root with only a C library. In another folder the source archive is made
+# from itself, and the wheel is packed again, to the same bytes. PVN_RELEASE_TWICE=1 makes the whole release there, which
+# takes a minute of processor time more.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -26,7 +27,8 @@ case $? in
 *) skip "$(tail -n 1 "$tmp/out")" ;;
 esac
 
-# The first from the last commit alone, as of a clean clone; without git out of the sources as they are.
+# The first release is made from the last commit, like from a clean clone; without a clean commit from the sources as
+# they are.
 commit() { git -C "$PVN_SRCDIR" rev-parse --verify HEAD >/dev/null 2>&1 && [ -z "$(git -C "$PVN_SRCDIR" status --porcelain --untracked-files=no)" ]; }
 first=$tmp/one
 if commit; then
@@ -42,7 +44,7 @@ else
 fi
 [ -s "$first/SHA256SUMS" ] || exit 1
 
-# Again in another folder, for another user.
+# The second one is made in another folder, with another umask.
 version=$(sed -n 's/^AC_INIT(\[nccl-net-pvrdma\], \[\([^]]*\)\].*/\1/p' "$PVN_SRCDIR/configure.ac")
 archive=nccl-net-pvrdma-$version.tar.xz
 second=$tmp/else/where
@@ -67,7 +69,7 @@ verdict "the same files make the same wheel again" $?
 (cd "$first" && sha256sum -c SHA256SUMS && [ "$(find . -type f ! -name SHA256SUMS | wc -l)" = "$(wc -l <SHA256SUMS)" ]) >"$tmp/out" 2>&1
 verdict "SHA256SUMS has each file of the release, and its sum" $?
 
-# The library needs no newer symbol, and no library that a minimal system lacks.
+# The library needs no newer symbols and no libraries that a minimal system lacks.
 cmp "$first/libnccl-net-pvrdma.so" "$tmp/bin/lib/libnccl-net-pvrdma.so" >"$tmp/out" 2>&1
 verdict "the library alone is that of the archive" $?
 for f in lib/libnccl-net-pvrdma.so bin/pvn-perf bin/pvn-topo; do
@@ -83,7 +85,7 @@ readelf -Ws --dyn-syms "$first/libnccl-net-pvrdma.so" | awk '$5 != "LOCAL" && $7
 grep -q ncclNetPlugin_v12 "$tmp/out" && ! grep -v '^ncclNetPlugin_v' "$tmp/out"
 verdict "the library exports NCCL's plugin symbols alone" $?
 
-# The wheel, as pip installs it.
+# The wheel is installed by pip.
 use() { (cd / && env -i PATH="$tmp/venv/bin:/usr/bin:/bin" HOME="$tmp" NCCL_PVRDMA_TRANSPORT=tcp NCCL_SOCKET_IFNAME=lo "$@") >"$tmp/out" 2>&1; }
 wheel=$(echo "$first"/*.whl)
 pip() { "$python" -m pip --disable-pip-version-check --python "$tmp/venv/bin/python3" "$@"; }
@@ -125,7 +127,7 @@ done
 pip uninstall -qy nccl-net-pvrdma >"$tmp/out" 2>&1 && files | diff "$tmp/before" - >"$tmp/out" 2>&1
 verdict "pip removes each file of the wheel" $?
 
-# A root with a C library and nothing else, that of another Debian, where the mirror has it.
+# libc_of CODENAME: makes a root with only the C library of that Debian, if the mirror has it
 libc_of() {
     local uri path
     uri=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |

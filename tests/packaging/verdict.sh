@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# For the scripts that test packages; to be sourced. Each writes what a step prints to $tmp/out.
+# Defines verdict for the scripts that test packages, which source it. Each script writes a step's output to $tmp/out.
 # shellcheck shell=bash
 
-# verdict NAME STATUS: prints ok, or not ok and what was printed
+# verdict NAME STATUS: prints ok, or not ok and the end of the step's output
 verdict() {
     if [ "$2" = 0 ]; then
         echo "ok $1"
