@@ -66,13 +66,15 @@ static void put(struct pvn_comm *c, uint64_t now, uint64_t stuck_ns, const char 
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
     struct pvn_stat_counts *n = &c->stats.counts;
 
-    if (s->bytes != n->bytes || s->chunks != n->chunks || s->msgs != n->msgs)
+    if (s->bytes != n->bytes || s->chunks != n->chunks || s->msgs != n->msgs ||
+        s->flushes != n->flushes)
         n->moved_ns = now;
     n->look_ns = now;
     n->stuck_ns = stuck_ns;
     n->open = (uint64_t)pvn_engine_pending(c->engine);
     n->msgs = s->msgs;
     n->bytes = s->bytes;
+    n->flushes = s->flushes;
     n->chunks = s->chunks;
     n->unexpected = s->unexpected;
     n->lane_full = s->again;

@@ -130,14 +130,15 @@ void pvn_engine_count(const struct pvn_engine *e, struct pvn_live *out)
 {
     uint64_t opened;
 
-    /* Completed messages are read first, so that their number never exceeds that of opened ones. */
+    /* Completed requests are read first, so that their number never exceeds that of opened ones. */
     out->msgs = __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE);
     out->bytes = __atomic_load_n(&e->stats.bytes, __ATOMIC_ACQUIRE);
+    out->flushes = __atomic_load_n(&e->stats.flushes, __ATOMIC_ACQUIRE);
     if (e->tx) {
         opened = __atomic_load_n(&e->tx->next, __ATOMIC_RELAXED);
     } else {
         opened = __atomic_load_n(&e->rx->earlier, __ATOMIC_ACQUIRE);
-        opened += __atomic_load_n(&e->rx->flushes, __ATOMIC_RELAXED);
+        opened += __atomic_load_n(&e->rx->flushes_opened, __ATOMIC_RELAXED);
         opened += __atomic_load_n(&e->rx->next_slot, __ATOMIC_RELAXED);
     }
     out->opened = opened;

@@ -54,7 +54,8 @@ enum { PVN_KEEP_MAX = 4096 };
 
 /* Counters since creation. Only the comm's thread may read them; other threads call pvn_engine_count. */
 struct pvn_engine_stats {
-    uint64_t msgs, bytes; /* completed */
+    uint64_t msgs, bytes; /* completed sends or grouped receives */
+    uint64_t flushes;     /* completed flushes */
     uint64_t chunks;      /* posted (sender) or arrived (receiver) */
     uint64_t stale, dups; /* events dropped: unknown or old id; a chunk that was already there */
     uint64_t unexpected;  /* messages that arrived before a buffer with their tag was posted */
@@ -96,7 +97,7 @@ uint64_t pvn_engine_next(const struct pvn_engine *e);
 int pvn_engine_pending(const struct pvn_engine *e);
 /* Sender: number of completed messages of which a copy is kept because the receiver may not have them. */
 int pvn_engine_kept(const struct pvn_engine *e);
-/* Sender: messages that the receiver has. Receiver: completed requests. */
+/* Sender: messages that the receiver has. Receiver: completed receives. */
 uint64_t pvn_engine_delivered(const struct pvn_engine *e);
 /* Sender: messages that the receiver may not have. Receiver: requests that have not completed. */
 int pvn_engine_undelivered(const struct pvn_engine *e);

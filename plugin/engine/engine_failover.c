@@ -33,10 +33,7 @@ uint64_t pvn_engine_received(const struct pvn_engine *e)
 {
     if (!e->rx)
         return 0;
-    /* stats.msgs counts flushes, too. A flush that ends between the two loads makes the result smaller,
-     * never larger. */
-    uint64_t msgs = __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE);
-    return msgs - __atomic_load_n(&e->rx->flushed, __ATOMIC_RELAXED) +
+    return __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE) +
            __atomic_load_n(&e->rx->early, __ATOMIC_RELAXED);
 }
 

@@ -49,13 +49,11 @@ static struct flush_job *find_free(struct pvn_engine *e)
     return j;
 }
 
-/* pvn_engine_received subtracts `flushed` from `msgs` in other threads. So `flushed` is counted first:
- * the difference is never too large. */
+/* A flush is a request but no message, so stats.msgs does not count it. */
 static void flush_done(struct pvn_engine *e, struct flush_job *j)
 {
-    eng_count(&e->rx->flushed);
     j->req.state = REQ_DONE;
-    __atomic_store_n(&e->stats.msgs, e->stats.msgs + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&e->stats.flushes, e->stats.flushes + 1, __ATOMIC_RELEASE);
 }
 
 /* Hands the flush to the lanes that have not taken it yet. */
@@ -103,7 +101,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
     if (j->n == 0)
         return 0;
     eng_req_open(e, &j->req);
-    eng_count(&e->rx->flushes);
+    eng_count(&e->rx->flushes_opened);
     if (e->state == ENG_PAUSED) { /* the flush stays open until eng_flush_end */
         j->waiting = 1;
         j->unposted = 0;

@@ -184,9 +184,8 @@ struct receiver {
     struct recv_group *free;                /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
     int flushing;                           /* flushes that some lane has not taken */
-    uint64_t flushes;                       /* total of flushes */
-    uint64_t flushed;    /* total of completed flushes; counted before stats.msgs */
-    int ngroups, nflush; /* elements of groups and flush that have been used */
+    uint64_t flushes_opened;                /* total; stats.flushes of them have completed */
+    int ngroups, nflush;                    /* elements of groups and flush that have been used */
     /* Members from here on are initialised at their first use, as in struct sender. */
     struct recv_group groups[PVN_MAX_REQS];
     struct flush_job flush[PVN_MAX_REQS];
@@ -260,10 +259,13 @@ static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
     eng_count(&e->stats.msgs);
 }
 
-/* Number of requests that are not done. */
+/* Number of requests that are not done. Completed flushes are subtracted apart, because stats.msgs does not
+ * count them. */
 static inline int eng_pending(const struct pvn_engine *e)
 {
-    uint64_t opened = e->tx ? e->tx->next : e->rx->earlier + e->rx->next_slot + e->rx->flushes;
+    const struct receiver *rx = e->rx;
+    uint64_t opened =
+        e->tx ? e->tx->next : rx->earlier + rx->next_slot + rx->flushes_opened - e->stats.flushes;
     return (int)(opened - e->stats.msgs);
 }
 

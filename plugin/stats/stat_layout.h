@@ -22,7 +22,7 @@
 #define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its terminating zero */
 
 enum {
-    PVN_STAT_VERSION = 4, /* raised with every change below pvn_stat_ident */
+    PVN_STAT_VERSION = 5, /* raised with every change below pvn_stat_ident */
     PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
     PVN_STAT_GROW = 32,   /* rows by which the file grows */
     PVN_STAT_TOTALS = 16  /* kinds of comms whose sums outlive their rows */
@@ -93,9 +93,10 @@ struct pvn_stat_counts {
     uint64_t look_ns;    /* when NCCL's calls last came here: the numbers are of then */
     uint64_t moved_ns;   /* when bytes last moved */
     uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: not stuck */
-    uint64_t open;       /* open requests; row.live has later values of this and the next two */
-    uint64_t msgs;       /* completed */
+    uint64_t open;       /* open requests; row.live has later values of this and the next three */
+    uint64_t msgs;       /* completed sends or receives */
     uint64_t bytes;      /* bytes of these messages */
+    uint64_t flushes;    /* completed flushes of received data */
     uint64_t chunks;     /* posted (sender) or arrived (receiver) */
     uint64_t unexpected; /* messages that came before a receive with their tag */
     uint64_t lane_full;  /* posts that a lane had no room for */
@@ -124,7 +125,7 @@ struct pvn_stat_row {
     char peer_host[64]; /* "" until the peer's HELLO */
     char peer_addr[80];
     char lanes[384];
-    char text[656]; /* SETUP: what is waited for; UP and stuck: which end has to act; FAILED: why */
+    char text[648]; /* SETUP: what is waited for; UP and stuck: which end has to act; FAILED: why */
     union {         /* in a cache line of its own */
         struct pvn_live live;
         char line[64];

@@ -88,9 +88,9 @@ static void take_live(struct pvn_stat_row *r)
     const struct pvn_live *live = &r->live;
     struct pvn_stat_counts *n = &r->n;
     bool whole = r->seq == 0;
-    uint64_t opened = later(live->opened, n->msgs + n->open);
+    uint64_t opened = later(live->opened, n->msgs + n->flushes + n->open), done;
 
-    if (whole && (live->msgs > n->msgs || live->bytes > n->bytes)) {
+    if (whole && (live->msgs > n->msgs || live->bytes > n->bytes || live->flushes > n->flushes)) {
         if (n->moved_ns < n->look_ns)
             n->moved_ns = n->look_ns;
         if (r->phase == PVN_STAT_UP && n->stuck_ns)
@@ -99,7 +99,9 @@ static void take_live(struct pvn_stat_row *r)
     }
     n->msgs = later(live->msgs, n->msgs);
     n->bytes = later(live->bytes, n->bytes);
-    n->open = opened > n->msgs ? opened - n->msgs : 0;
+    n->flushes = later(live->flushes, n->flushes);
+    done = n->msgs + n->flushes;
+    n->open = opened > done ? opened - done : 0;
 }
 
 static int read_rows(int fd, struct pvn_stats *out, struct pvn_err *err)

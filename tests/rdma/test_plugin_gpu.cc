@@ -3,6 +3,10 @@
 // GPU memory through the whole plugin: it is offered, registered and flushed.
 #include "rdma/plugin_gpu.h"
 
+extern "C" {
+#include "stats/stats_read.h"
+}
+
 using namespace nccl;
 
 namespace
@@ -293,6 +297,44 @@ TEST_F(PluginGpu, HostBuffersAreReadAndWrittenInPlace)
 }
 
 // ---- flush ----
+
+// Neither the log nor the statistics count a flush as a message.
+TEST_F(PluginGpu, AReceiverCountsMessagesWithoutTheirFlushes)
+{
+    Net n(12);
+    const std::string before = "statistics for pvn-topo stat: ";
+    std::string log = Log::get().text();
+    size_t at = log.find(before);
+    ASSERT_NE(std::string::npos, at) << log;
+    std::string path = log.substr(at + before.size(), log.find('\n', at) - at - before.size());
+    {
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512),
+                 b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
+        void *smh = nullptr, *rmh = nullptr;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(b), kMiB, NCCL_PTR_CUDA, &rmh));
+        for (int i = 0; i < 3; i++)
+            ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, true));
+        EXPECT_EQ(3, waited_) << "each was flushed";
+    }
+    EXPECT_TRUE(said("closed after sending 3 messages, 27000 bytes")) << Log::get().text();
+    EXPECT_TRUE(said("closed after receiving 3 messages, 27000 bytes")) << Log::get().text();
+    pvn_stats s;
+    ASSERT_EQ(0, pvn_stats_read(path.c_str(), &s, nullptr));
+    int comms = 0;
+    for (int i = 0; i < s.nrows; i++) {
+        const pvn_stat_row &r = s.row[i];
+        if (r.phase != PVN_STAT_CLOSED || r.n.bytes == 0)
+            continue;
+        comms++;
+        EXPECT_EQ(3u, r.n.msgs) << (r.sender ? "sender" : "receiver");
+        EXPECT_EQ(0u, r.n.open);
+    }
+    EXPECT_EQ(2, comms);
+    pvn_stats_free(&s);
+}
 
 TEST_F(PluginGpu, TheFlushFollowsSettingAndDevice)
 {

@@ -591,8 +591,8 @@ void World::check_live(const pvn_engine *e)
     pvn_live live;
     pvn_engine_count(e, &live);
     const pvn_engine_stats *s = pvn_engine_get_stats(e);
-    if (live.msgs != s->msgs || live.bytes != s->bytes ||
-        live.opened - live.msgs != static_cast<uint64_t>(pvn_engine_pending(e)))
+    if (live.msgs != s->msgs || live.bytes != s->bytes || live.flushes != s->flushes ||
+        live.opened - live.msgs - live.flushes != static_cast<uint64_t>(pvn_engine_pending(e)))
         broken("the live counters are not those of the engine");
 }
 

@@ -126,6 +126,29 @@ TEST_F(EngineFlush, EveryLaneMustAnswer)
     EXPECT_EQ(0, pvn_engine_pending(e));
 }
 
+// A flush is a request, but no message: what the comm reports counts it apart.
+TEST_F(EngineFlush, AFlushIsNotCountedAsAMessage)
+{
+    pvn_req *req = nullptr;
+    pvn_live live = {};
+    ASSERT_EQ(0, flush({&gpu0}, &req));
+    pvn_engine_count(e, &live);
+    EXPECT_EQ(1u, live.opened);
+    EXPECT_EQ(0u, live.msgs + live.flushes);
+    EXPECT_EQ(1, pvn_engine_pending(e));
+    for (Lane &l : lane)
+        l.finish(l.ids[0]);
+    EXPECT_TRUE(done(req));
+    EXPECT_EQ(0, pvn_engine_pending(e));
+    EXPECT_EQ(0u, pvn_engine_get_stats(e)->msgs);
+    EXPECT_EQ(1u, pvn_engine_get_stats(e)->flushes);
+    EXPECT_EQ(0u, pvn_engine_received(e));
+    pvn_engine_count(e, &live);
+    EXPECT_EQ(1u, live.opened);
+    EXPECT_EQ(0u, live.msgs);
+    EXPECT_EQ(1u, live.flushes);
+}
+
 TEST_F(EngineFlush, ALaneWithoutRoomIsTriedAgain)
 {
     pvn_req *req = nullptr;

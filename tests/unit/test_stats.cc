@@ -245,25 +245,25 @@ TEST_F(Stats, LiveCountersAreNewerThanTheRow)
     n.stuck_ns = n.look_ns - 5;
     n.open = 2;
     n.msgs = 10;
-    n.bytes = 1000;
+    n.bytes = 1000, n.flushes = 4;
     n.chunks = 12;
     pvn_stat_put(s, &n, "waiting for the peer");
-    for (const pvn_live &earlier : {pvn_live{0, 0, 0}, pvn_live{9, 900, 11}}) {
+    for (const pvn_live &earlier : {pvn_live{0, 0, 0, 0}, pvn_live{9, 900, 3, 14}}) {
         *live = earlier;
         Read r(pvn_stats_path());
         ASSERT_EQ(1, r.s.nrows);
         EXPECT_EQ(0, memcmp(&n, &r.s.row[0].n, sizeof(n)));
         EXPECT_STREQ("waiting for the peer", r.s.row[0].text);
     }
-    *live = {10, 1000, 13};
+    *live = {10, 1000, 4, 17};
     EXPECT_EQ(3u, Read(pvn_stats_path()).s.row[0].n.open);
     EXPECT_EQ(n.stuck_ns, Read(pvn_stats_path()).s.row[0].n.stuck_ns) << "nothing has moved";
-    live->bytes = 1300;
-    live->msgs = 13;
+    *live = {13, 1300, 5, 18}; // a flush and three messages have ended
     Read r(pvn_stats_path());
     const pvn_stat_row &row = r.s.row[0];
     EXPECT_EQ(13u, row.n.msgs);
     EXPECT_EQ(1300u, row.n.bytes);
+    EXPECT_EQ(5u, row.n.flushes);
     EXPECT_EQ(0u, row.n.open);
     EXPECT_EQ(12u, row.n.chunks);
     EXPECT_EQ(0u, row.n.stuck_ns);
