@@ -225,15 +225,11 @@ void pvn_listener_take_in(struct pvn_listener *l)
 
 int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn)
 {
-    int rc;
-
-    /* The lock is held during the step, because other threads that take connections in fill this
-     * connection's inbox. */
-    pthread_mutex_lock(&l->lock);
-    listener_take_in(l, pvn_now_ns());
-    rc = pvn_conn_step(conn);
-    listener_unlock(l);
-    return rc;
+    pvn_listener_take_in(l);
+    /* The step runs without the lock, because it may wait for an adapter. Threads that hold the lock
+     * fill this connection's inbox, which has a lock of its own, and read only members that are fixed
+     * since its HELLO. */
+    return pvn_conn_step(conn);
 }
 
 void pvn_listener_leave(struct pvn_listener *l, struct pvn_conn *conn)

@@ -176,4 +176,59 @@ TEST(Many, ThreadsWithCommsOfTheirOwn)
     EXPECT_EQ(40, good);
 }
 
+// In version 4 accept returns before the lanes are there. The threads that use the comms of one listener make the lanes, and
+// each of them takes in the data connections of all.
+TEST(Many, ThreadsThatBringUpCommsOfOneListener)
+{
+    struct Comms {
+        void *send = nullptr, *recv = nullptr;
+    };
+    Net n(4);
+    auto moves = [&n](const Comms &c) {
+        unsigned char out[5000], in[sizeof(out)] = {};
+        void *sr = nullptr, *rr = nullptr, *data = in, *mh = nullptr;
+        size_t room = sizeof(in);
+        int tag = 0, sd = 0, rd = 0, got = 0;
+        memset(out, 7, sizeof(out));
+        bool ok = eventually([&] {
+            if (!sr)
+                pvn_netdrv_isend(n.d, c.send, out, sizeof(out), 0, nullptr, nullptr, &sr);
+            if (!rr)
+                pvn_netdrv_irecv(n.d, c.recv, 1, &data, &room, &tag, &mh, nullptr, &rr);
+            if (sr && !sd)
+                pvn_netdrv_test(n.d, sr, &sd, nullptr);
+            if (rr && !rd)
+                pvn_netdrv_test(n.d, rr, &rd, &got);
+            return sd && rd;
+        });
+        return ok && got == sizeof(out) && memcmp(in, out, sizeof(out)) == 0;
+    };
+    for (int round = 0; round < 5; round++) {
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        void *listener = nullptr;
+        Comms comms[4];
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &listener));
+        for (Comms &c : comms)
+            ASSERT_TRUE(eventually([&] {
+                if (!c.send)
+                    pvn_netdrv_connect(n.d, n.ctx, 0, handle, &c.send);
+                if (!c.recv)
+                    pvn_netdrv_accept(n.d, listener, &c.recv);
+                return c.send && c.recv;
+            })) << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, listener));
+        std::atomic<int> good{0};
+        std::vector<std::thread> t;
+        for (const Comms &c : comms)
+            t.emplace_back([&] { good += moves(c); });
+        for (auto &x : t)
+            x.join();
+        EXPECT_EQ(4, good) << Log::get().text();
+        for (const Comms &c : comms) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, c.send));
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, c.recv));
+        }
+    }
+}
+
 } // namespace
