@@ -6,7 +6,7 @@
 # compare numbers of comms and say nothing about a network. The memory includes softverbs' own for the device.
 # usage: tests/bench/alltoall.sh [--rounds N] [--ranks N] [--per-peer "1 2 4 8 16"] [--size BYTES] [--iters N] [--build DIR]
 set -u
-usage() { sed -n '7s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '/^# usage/,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=3 ranks=8 steps="1 2 4 8 16" size=8M iters=3

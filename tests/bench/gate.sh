@@ -9,7 +9,7 @@
 # BASE: a commit, which is built in a temporary directory, or a build tree. --counts: only instructions and doorbells.
 set -eu
 src=$(cd "$(dirname "$0")/../.." && pwd)
-usage() { sed -n '8,9s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '/^# usage/,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 build=$src/build rounds=9 counts='' base=''
 while (($#)); do
     case $1 in

@@ -14,7 +14,7 @@ while (($#)); do
     --plugin | --env) args+=("$1" "$2"); shift 2 ;;
     --comms) comms=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
-    *) sed -n '4,7s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2 ;;
     esac
 done
 perf=$build/pvn-perf

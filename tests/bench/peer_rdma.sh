@@ -15,7 +15,7 @@
 # each one's own object, alone; the rest is the device's work, which software verbs have the processors do, and pvn-perf's.
 # --bare: a third plugin that does the least (bare_verbs.c), which shows what the device and pvn-perf leave to any plugin.
 set -eu
-usage() { sed -n '4,17s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up='' times='' shares='' bare=''
 while (($#)); do

@@ -16,7 +16,7 @@
 # usage: tests/bench/rdma.sh [--device rxe|pvrdma|softverbs] [--guests 1|2] [--transport rdma|tcp]
 #                            [--rounds N] [--bare | --counts | --ib PATH] [--build DIR]
 set -u
-usage() { sed -n '4,17s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200 bare='' counts='' ib=''

@@ -14,7 +14,7 @@ if [[ -z ${PVN_SCALE_NETNS:-} ]]; then
     (($(id -u) == 0)) || share+=(--map-root-user)
     PVN_SCALE_NETNS=1 exec unshare "${share[@]}" "$0" "$@"
 fi
-usage() { sed -n '4,10s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build device=rxe guests=4 models="resnet50 bert-large" iterations=2

@@ -21,7 +21,7 @@ while (($#)); do
     --build) build=$2; shift 2 ;;
     --instructions) instructions=1; shift ;;
     --quick) rounds=1 seconds=1 options+=(--quick); shift ;;
-    --help) sed -n '4,12s/^# //p' "$0"; exit 0 ;;
+    --help) sed -n '4,/^[^#]/s/^# //p' "$0"; exit 0 ;;
     *) options+=("$1"); shift ;;
     esac
 done

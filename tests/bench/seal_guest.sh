@@ -20,7 +20,7 @@ while (($#)); do
     --side) more+=("$2"); shift 2 ;;
     --quick) quick=1 rounds=1 iterations=40; shift ;;
     --build) build=$2; shift 2 ;;
-    *) sed -n '4,12s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2 ;;
     esac
 done
 skip() { echo "skip bench-seal: $*"; exit 77; }

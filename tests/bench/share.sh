@@ -6,7 +6,7 @@
 # in turn, both rates and the plugin's part of a fair half: 1.00 is fair. Needs root; leaves nothing behind.
 # usage: tests/bench/share.sh [--cc NAME] [--rate RATE] [--streams LIST] [--rounds N] [--seconds N] [--build DIR]
 set -eu
-usage() { sed -n '4,7s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build cc=bbr rate=1gbit streams=auto,2 rounds=3 seconds=8

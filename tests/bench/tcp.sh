@@ -26,7 +26,7 @@
 # sending and receiving once. Two processes that only call send and recv are measured, too. With --env bare:PVN_BARE_ACKNOWLEDGES=1
 # its large sends are done when they are acknowledged, as with failover.
 set -eu
-usage() { sed -n '4,28s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
