@@ -113,7 +113,7 @@ struct stream {
     int pre_len, pre_done;
     size_t large_done;
     unsigned redials; /* sender: connections that failed; the next one is tried at redial_ns */
-    uint64_t first_failed_ns, redial_ns;
+    uint64_t redial_ns;
     unsigned leaves_by; /* sender: index of the outgoing interface, if dial knows it; else 0 */
     /* Sender: the stream's run is [first, first + count) of the queue's positions; `done` bytes of
      * its first chunk are written. */
@@ -219,6 +219,7 @@ struct tcp_lane {
     struct tcp_cts *cts; /* NULL: no clear-to-send */
     struct stream s[PVN_TCP_MAX_STREAMS];
     struct pvn_tcp_lane_stats stats;
+    struct pvn_err dial_err; /* sender, set-up: why the connection failed that was dialled last */
 };
 
 static inline struct tcp_lane *tcp_of(struct pvn_lane *l)

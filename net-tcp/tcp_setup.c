@@ -42,28 +42,34 @@ int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
     return (int)len;
 }
 
-/* A stream's connection has failed with `code`, and t->l.err may have the reason. -EAGAIN: the stream is dialled again after a
- * pause. Anything else: the lane is dead. Dialling takes half of VERIFY_TIMEOUT at most: the peer's limit is the same, and
- * would end the connection before this end has said what is wrong. */
+/* The lane is dead: the last of several attempts has failed, or nothing has answered it in time. */
+static int give_up(struct tcp_lane *t, const struct stream *s)
+{
+    t->l.err = t->dial_err;
+    pvn_err_add(&t->l.err, "tried %u times within half of NCCL_PVRDMA_VERIFY_TIMEOUT",
+                s->redials + 1);
+    return t->l.err.code;
+}
+
+/* A stream's connection has failed with `code`, and t->l.err may have the reason. -EAGAIN: the
+ * stream is dialled again after a pause. Anything else: the lane is dead. */
 static int dial_failed(struct tcp_lane *t, struct stream *s, int code)
 {
-    uint64_t limit = pvn_params_get()->verify_timeout / 2, now = pvn_now_ns();
+    uint64_t now = pvn_now_ns();
     char text[PVN_ERR_TEXT_LEN];
     int rc = tcp_dead(t, s, code, "connecting");
 
-    if (!t->l.sole || !pvn_retry_may_help(code))
+    if (t->l.retry_until_ns == 0 || !pvn_retry_may_help(code))
         return rc;
+    t->dial_err = t->l.err;
+    if (now >= t->l.retry_until_ns)
+        return give_up(t, s);
     if (s->redials == 0) {
-        s->first_failed_ns = now;
         pvn_err_format(&t->l.err, text, sizeof(text));
-        pvn_info(PVN_NET, "%s; trying again for %.3g s (half of NCCL_PVRDMA_VERIFY_TIMEOUT)", text,
-                 (double)limit / PVN_NS_PER_S);
+        pvn_info(PVN_NET, "%s; trying again until half of NCCL_PVRDMA_VERIFY_TIMEOUT is over",
+                 text);
     }
-    if (now - s->first_failed_ns >= limit) {
-        pvn_err_add(&t->l.err, "tried %u times in %.3g s (half of NCCL_PVRDMA_VERIFY_TIMEOUT)",
-                    s->redials + 1, (double)(now - s->first_failed_ns) / PVN_NS_PER_S);
-        return rc;
-    }
+    pvn_err_clear(&t->l.err);
     if (s->fd >= 0)
         pvn_sock_close(s->fd);
     s->fd = -1;
@@ -78,7 +84,7 @@ static int dial(struct tcp_lane *t, struct stream *s)
 
     if (s->redials > 0 && pvn_now_ns() < s->redial_ns)
         return -EAGAIN;
-    pvn_err_clear(&t->l.err);
+    s->leaves_by = 0;
     fd = t->cfg.dial(t->cfg.ctx, t->cfg.dial_to, t->cfg.dial_to_len, t->l.idx, stream,
                      &s->leaves_by, &t->l.err);
     if (fd < 0)
@@ -137,6 +143,8 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
 static int connected(struct tcp_lane *t, struct stream *s)
 {
     int rc = pvn_sock_connected(s->fd);
+    if (rc == -EAGAIN && s->redials > 0 && pvn_now_ns() >= t->l.retry_until_ns)
+        return give_up(t, s);
     return rc && rc != -EAGAIN ? dial_failed(t, s, rc) : rc;
 }
 

@@ -216,7 +216,6 @@ static int arrange(struct pvn_conn *c, const int *own, int pairs)
             old[i]->ops->close(old[i]);
         }
     c->nlanes = pairs;
-    c->lane[0]->sole = pairs == 1 && !c->cfg.beside && !resumes(c);
     return lost[0] && !kept_better ? fall_back(c, lost) : 0;
 }
 
@@ -526,6 +525,16 @@ static void empty_inbox(struct pvn_conn *c)
     pthread_mutex_unlock(&c->inbox_lock);
 }
 
+/* The only lane of a new comm repeats attempts for half of VERIFY_TIMEOUT: the peer's limit is the
+ * whole of it, and would end the connection before this end has said what is wrong. A lane beside
+ * others is left out at once, and who makes a connection for a comm that is there repeats that. */
+static uint64_t retry_until(const struct pvn_conn *c)
+{
+    if (c->nlanes > 1 || c->cfg.beside || resumes(c))
+        return 0;
+    return c->entered_ns + pvn_params_get()->verify_timeout / 2;
+}
+
 int conn_step_bind(struct pvn_conn *c)
 {
     unsigned all = (1u << c->nlanes) - 1;
@@ -534,6 +543,7 @@ int conn_step_bind(struct pvn_conn *c)
     for (k = 0; k < c->nlanes; k++) {
         if ((c->bound | c->dropped) >> k & 1)
             continue;
+        c->lane[k]->retry_until_ns = retry_until(c);
         rc = c->lane[k]->ops->bind(c->lane[k], c->peer_blob[k], c->peer_blob_len[k]);
         if (rc == 0)
             c->bound |= 1u << k;
@@ -579,6 +589,7 @@ int conn_step_verify(struct pvn_conn *c)
                 return rc;
             continue;
         }
+        c->lane[k]->retry_until_ns = retry_until(c);
         rc = c->lane[k]->ops->verify(c->lane[k]);
         if (rc == 0)
             c->verified |= 1u << k;

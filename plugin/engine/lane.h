@@ -359,7 +359,6 @@ struct pvn_lane {
     int idx;       /* index in the comm, the same at both ends once paired */
     int sender;    /* 1: this end sends data, 0: it receives */
     int nlanes;    /* of the comm; set by the engine */
-    bool sole;     /* no other lane can replace this one; set by the connection before bind */
     bool idle;     /* no request of the comm is open; set by the engine before kick */
     int abandoned; /* 1: nobody waits for the posted requests; set by the connection before stop */
     /* The next kick has work to do. The engine sets this with every post and event unless the lane has
@@ -388,6 +387,9 @@ struct pvn_lane {
     /* The lane died because memory was not accessible. Either the request was wrong, or an adapter that
      * is being removed has lost the memory. The next lanes show which of the two it was. */
     bool unclear;
+    /* Bind and verify repeat until this time what may succeed later; 0: nothing. Set by the connection
+     * before each of these calls. */
+    uint64_t retry_until_ns;
 };
 
 /* Replace the NULL members of a table, as lanes of tests have them, by defaults that return -EOPNOTSUPP (poll

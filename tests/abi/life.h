@@ -38,10 +38,11 @@ class Life
     bool set_up()
     {
         bool sends = true, receives = true;
-        for (Deadline wait; wait.left() && ((sends && !sc) || (receives && !rc));) {
+        eventually([&] {
             sends = sends && (sc || ok(pvn_netdrv_connect(d, ctx, 0, handle, &sc), "connect"));
             receives = receives && (rc || ok(pvn_netdrv_accept(d, lc, &rc), "accept"));
-        }
+            return (sc || !sends) && (rc || !receives);
+        });
         return sc && rc;
     }
     bool move(size_t size)
@@ -49,14 +50,16 @@ class Life
         void *sr = nullptr, *rr = nullptr, *data = to.data();
         int tag = 0, sent = 0, received = 0, got = 0;
         bytes::fill(from.data(), size, static_cast<unsigned>(size));
-        for (Deadline wait; wait.left() && !(sent && received);)
-            if ((!sr &&
-                 !ok(pvn_netdrv_isend(d, sc, from.data(), size, 0, smh, nullptr, &sr), "isend")) ||
-                (!rr && !ok(pvn_netdrv_irecv(d, rc, 1, &data, &size, &tag, &rmh, nullptr, &rr),
-                            "irecv")) ||
-                (sr && !sent && !ok(pvn_netdrv_test(d, sr, &sent, nullptr), "test")) ||
-                (rr && !received && !ok(pvn_netdrv_test(d, rr, &received, &got), "test")))
-                return false;
+        eventually([&] {
+            const bool going =
+                (sr ||
+                 ok(pvn_netdrv_isend(d, sc, from.data(), size, 0, smh, nullptr, &sr), "isend")) &&
+                (rr ||
+                 ok(pvn_netdrv_irecv(d, rc, 1, &data, &size, &tag, &rmh, nullptr, &rr), "irecv")) &&
+                (!sr || sent || ok(pvn_netdrv_test(d, sr, &sent, nullptr), "test")) &&
+                (!rr || received || ok(pvn_netdrv_test(d, rr, &received, &got), "test"));
+            return !going || (sent && received);
+        });
         return sent && received && got == static_cast<int>(size) &&
                bytes::are(to.data(), size, static_cast<unsigned>(size));
     }

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -41,8 +42,9 @@ struct {
 } fault;
 
 // From this connection on, counted from 0, connections of the same thread have no route. -1: all
-// have one.
+// have one. With `silent` the first of them has none, and nothing answers the later ones.
 int no_route_from = -1, connections;
+const sockaddr_in *silent;
 
 // True for an address in the plugin itself, but not in a library that it uses.
 bool is_plugins(const void *address)
@@ -94,6 +96,8 @@ VISIBLE int connect(int fd, const sockaddr *addr, socklen_t len)
     static auto real = next_symbol<decltype(&connect)>("connect");
     int e = fault_of("connect", {ENETUNREACH, ECONNREFUSED, EADDRNOTAVAIL, EINTR, ETIMEDOUT});
     if (armed && no_route_from >= 0 && connections++ >= no_route_from) {
+        if (silent && connections > no_route_from + 1)
+            return real(fd, reinterpret_cast<const sockaddr *>(silent), sizeof(*silent));
         errno = EHOSTUNREACH;
         return -1;
     }
@@ -444,6 +448,50 @@ TEST_P(Calls, ASoleLaneIsDialledUntilItsTimeIsOver)
     EXPECT_TRUE(Log::get().warned({"No route to host", "NCCL_PVRDMA_VERIFY_TIMEOUT"}))
         << Log::get().text();
     EXPECT_TRUE(faulty_life(n).done);
+}
+
+// A full accept queue: the kernel drops what asks for a connection.
+struct Silent {
+    sockaddr_in address = {};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    std::vector<int> waiting;
+
+    Silent()
+    {
+        socklen_t len = sizeof(address);
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        auto *a = reinterpret_cast<sockaddr *>(&address);
+        EXPECT_EQ(0, bind(listener, a, len));
+        EXPECT_EQ(0, listen(listener, 0));
+        EXPECT_EQ(0, getsockname(listener, a, &len));
+        for (int i = 0; i < 4; i++) {
+            waiting.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+            connect(waiting.back(), a, len);
+        }
+    }
+    ~Silent()
+    {
+        for (int fd : waiting)
+            close(fd);
+        close(listener);
+    }
+};
+
+// The limit is over while the second attempt waits: the reason is that of the first one.
+TEST_P(Calls, ASoleLaneThatIsNotAnsweredSaysWhatWasWrong)
+{
+    Net n(12);
+    const Silent nobody;
+    connections = 0;
+    no_route_from = 1;
+    silent = &nobody.address;
+    EXPECT_FALSE(faulty_life(n).up);
+    no_route_from = -1;
+    silent = nullptr;
+    EXPECT_EQ(3, connections)
+        << "control, the one without a route, and the one that nothing answers";
+    EXPECT_TRUE(Log::get().warned({"No route to host", "tried 2 times"})) << Log::get().text();
 }
 
 } // namespace
