@@ -525,9 +525,10 @@ static void empty_inbox(struct pvn_conn *c)
     pthread_mutex_unlock(&c->inbox_lock);
 }
 
-/* The only lane of a new comm repeats attempts for half of VERIFY_TIMEOUT: the peer's limit is the
- * whole of it, and would end the connection before this end has said what is wrong. A lane beside
- * others is left out at once, and who makes a connection for a comm that is there repeats that. */
+/* Returns until when a lane repeats failed attempts (see pvn_lane.retry_until_ns). The only lane of a
+ * new comm has half of VERIFY_TIMEOUT: the peer waits for the whole of it, and must not end the
+ * connection before this end has reported its reason. A lane beside others is left out at once.
+ * Failover and failback repeat the whole connection instead. */
 static uint64_t retry_until(const struct pvn_conn *c)
 {
     if (c->nlanes > 1 || c->cfg.beside || resumes(c))

@@ -326,6 +326,26 @@ struct Calls : testing::TestWithParam<const char *> {
 INSTANTIATE_TEST_SUITE_P(Failover, Calls, testing::Values("0", "1"),
                          [](const auto &i) { return std::string("is") + i.param; });
 
+std::string fault_text()
+{
+    return fault.call + " " + (fault.error == SHORT ? "one byte" : strerror(fault.error));
+}
+
+// Runs `round` for each error of each of the first `calls` calls. A round must leave no descriptor open.
+void each_fault(long calls, const std::function<void()> &round)
+{
+    for (long nth = 1; nth <= calls; nth++) {
+        fault = {};
+        for (size_t which = 0; !fault.last; which++) {
+            fault = {nth, 0, which, true, "", 0};
+            const auto before = descriptors();
+            Log::get().clear();
+            round();
+            EXPECT_EQ(before, descriptors()) << "after call " << nth << ", " << fault_text();
+        }
+    }
+}
+
 TEST_P(Calls, EachFailsOnce)
 {
     // rounds that survived, and rounds that did not
@@ -336,32 +356,19 @@ TEST_P(Calls, EachFailsOnce)
         ASSERT_TRUE(faulty_life(n).done) << Log::get().text();
     }
     const long calls = fault.seen;
-    for (long nth = 1; nth <= calls; nth++) {
-        fault = {};
-        for (size_t which = 0; !fault.last; which++) {
-            fault = {nth, 0, which, true, "", 0};
-            const auto before = descriptors();
-            Log::get().clear();
-            {
-                // loaded for each fault, because one library does not repeat its warnings
-                Net n(12);
-                const Life life = faulty_life(n);
-                if (fault.call.empty())
-                    break; // this call has no error to inject, or the life had fewer calls
-                const std::string what =
-                    fault.call + " " + (fault.error == SHORT ? "one byte" : strerror(fault.error));
-                SCOPED_TRACE("call " + std::to_string(nth) + ", " + what);
-                (life.done ? rounds[what].first : rounds[what].second)++;
-                EXPECT_TRUE(life.done || !is_survived(life)) << life.failed_in << "\n"
-                                                             << Log::get().text();
-                EXPECT_TRUE(life.done || *life.failed_in)
-                    << "it stood still, or the bytes are wrong";
-                EXPECT_TRUE(life.done || !Log::get().warnings().empty())
-                    << "it failed without a reason";
-            }
-            EXPECT_EQ(before, descriptors()) << "after call " << nth;
-        }
-    }
+    each_fault(calls, [&] {
+        // loaded for each fault, because one library does not repeat its warnings
+        Net n(12);
+        const Life life = faulty_life(n);
+        if (fault.call.empty())
+            return; // this call has no error to inject, or the life had fewer calls
+        const std::string what = fault_text();
+        SCOPED_TRACE("call " + std::to_string(fault.nth) + ", " + what);
+        (life.done ? rounds[what].first : rounds[what].second)++;
+        EXPECT_TRUE(life.done || !is_survived(life)) << life.failed_in << "\n" << Log::get().text();
+        EXPECT_TRUE(life.done || *life.failed_in) << "it stood still, or the bytes are wrong";
+        EXPECT_TRUE(life.done || !Log::get().warnings().empty()) << "it failed without a reason";
+    });
     for (const auto &r : rounds)
         printf("%s: survived %d times, not %d\n", r.first.c_str(), r.second.first, r.second.second);
     EXPECT_LT(100, calls);
@@ -409,28 +416,18 @@ TEST(Start, SurvivesEachCallThatFails)
     int refused = 0, fired = 0;
     fault = {};
     EXPECT_EQ(1, Start().devices);
-    const long calls = fault.seen;
-    for (long nth = 1; nth <= calls; nth++) {
-        fault = {};
-        for (size_t which = 0; !fault.last; which++) {
-            fault = {nth, 0, which, true, "", 0};
-            const auto before = descriptors();
-            Log::get().clear();
-            {
-                const Start start;
-                SCOPED_TRACE("call " + std::to_string(nth) + ", " + fault.call);
-                fired += !fault.call.empty();
-                if (start.rc != ncclSuccess) {
-                    refused++;
-                    EXPECT_EQ("mmap", fault.call);
-                    EXPECT_TRUE(Log::get().warned({"Cannot allocate memory"})) << Log::get().text();
-                } else {
-                    EXPECT_EQ(1, start.devices) << Log::get().text();
-                }
-            }
-            EXPECT_EQ(before, descriptors()) << "after call " << nth;
+    each_fault(fault.seen, [&] {
+        const Start start;
+        SCOPED_TRACE("call " + std::to_string(fault.nth) + ", " + fault_text());
+        fired += !fault.call.empty();
+        if (start.rc != ncclSuccess) {
+            refused++;
+            EXPECT_EQ("mmap", fault.call);
+            EXPECT_TRUE(Log::get().warned({"Cannot allocate memory"})) << Log::get().text();
+        } else {
+            EXPECT_EQ(1, start.devices) << Log::get().text();
         }
-    }
+    });
     printf("%d faults fired, and %d starts were refused\n", fired, refused);
     EXPECT_LT(300, fired);
     EXPECT_GE(1, refused);
