@@ -177,56 +177,63 @@ TEST(Many, ThreadsWithCommsOfTheirOwn)
 }
 
 // In version 4 accept returns before the lanes are there. The threads that use the comms of one listener make the lanes, and
-// each of them takes in the data connections of all.
+// each receiver's thread takes in the data connections of all.
 TEST(Many, ThreadsThatBringUpCommsOfOneListener)
 {
-    struct Comms {
-        void *send = nullptr, *recv = nullptr;
-    };
+    enum { COMMS = 4, ROUNDS = 10 };
+    const std::vector<unsigned char> out(5000, 7);
     Net n(4);
-    auto moves = [&n](const Comms &c) {
-        unsigned char out[5000], in[sizeof(out)] = {};
-        void *sr = nullptr, *rr = nullptr, *data = in, *mh = nullptr;
-        size_t room = sizeof(in);
-        int tag = 0, sd = 0, rd = 0, got = 0;
-        memset(out, 7, sizeof(out));
-        bool ok = eventually([&] {
-            if (!sr)
-                pvn_netdrv_isend(n.d, c.send, out, sizeof(out), 0, nullptr, nullptr, &sr);
-            if (!rr)
-                pvn_netdrv_irecv(n.d, c.recv, 1, &data, &room, &tag, &mh, nullptr, &rr);
-            if (sr && !sd)
-                pvn_netdrv_test(n.d, sr, &sd, nullptr);
-            if (rr && !rd)
-                pvn_netdrv_test(n.d, rr, &rd, &got);
-            return sd && rd;
+    auto sends = [&](void *comm) {
+        void *request = nullptr;
+        int done = 0;
+        return eventually([&] {
+            if (!request)
+                pvn_netdrv_isend(n.d, comm, const_cast<unsigned char *>(out.data()), out.size(), 0,
+                                 nullptr, nullptr, &request);
+            if (request)
+                pvn_netdrv_test(n.d, request, &done, nullptr);
+            return done != 0;
         });
-        return ok && got == sizeof(out) && memcmp(in, out, sizeof(out)) == 0;
     };
-    for (int round = 0; round < 5; round++) {
+    auto receives = [&](void *comm) {
+        std::vector<unsigned char> in(out.size());
+        void *request = nullptr, *data = in.data(), *mh = nullptr;
+        size_t room = in.size();
+        int tag = 0, done = 0, got = 0;
+        eventually([&] {
+            if (!request)
+                pvn_netdrv_irecv(n.d, comm, 1, &data, &room, &tag, &mh, nullptr, &request);
+            if (request)
+                pvn_netdrv_test(n.d, request, &done, &got);
+            return done != 0;
+        });
+        return got == static_cast<int>(out.size()) && in == out;
+    };
+    for (int round = 0; round < ROUNDS; round++) {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-        void *listener = nullptr;
-        Comms comms[4];
+        void *listener = nullptr, *send[COMMS] = {}, *recv[COMMS] = {};
         ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &listener));
-        for (Comms &c : comms)
+        for (int i = 0; i < COMMS; i++)
             ASSERT_TRUE(eventually([&] {
-                if (!c.send)
-                    pvn_netdrv_connect(n.d, n.ctx, 0, handle, &c.send);
-                if (!c.recv)
-                    pvn_netdrv_accept(n.d, listener, &c.recv);
-                return c.send && c.recv;
+                if (!send[i])
+                    pvn_netdrv_connect(n.d, n.ctx, 0, handle, &send[i]);
+                if (!recv[i])
+                    pvn_netdrv_accept(n.d, listener, &recv[i]);
+                return send[i] && recv[i];
             })) << Log::get().text();
         EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, listener));
         std::atomic<int> good{0};
-        std::vector<std::thread> t;
-        for (const Comms &c : comms)
-            t.emplace_back([&] { good += moves(c); });
-        for (auto &x : t)
-            x.join();
-        EXPECT_EQ(4, good) << Log::get().text();
-        for (const Comms &c : comms) {
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, c.send));
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, c.recv));
+        std::vector<std::thread> threads;
+        for (int i = 0; i < COMMS; i++) {
+            threads.emplace_back([&, i] { good += receives(recv[i]); });
+            threads.emplace_back([&, i] { good += sends(send[i]); });
+        }
+        for (auto &t : threads)
+            t.join();
+        EXPECT_EQ(2 * COMMS, good) << Log::get().text();
+        for (int i = 0; i < COMMS; i++) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, send[i]));
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, recv[i]));
         }
     }
 }
