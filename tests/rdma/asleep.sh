@@ -6,6 +6,7 @@
 # on when the rank is back. Two network namespaces act as hosts. They are joined by two links for TCP, or by one link
 # with softverbs beside it, whose adapters work all the time.
 # run-all limit: 120
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)

@@ -13,6 +13,7 @@
 # 189 take a few minutes: PVN_BUILDDIR=build PVN_SRCDIR=. PVN_CELLS=all tests/rdma/broken_paths.sh (or
 # PVN_CELLS='NAME ...').
 # run-all limit: 150
+# run-all once
 set -u
 build=$(realpath "$PVN_BUILDDIR")
 tmp=$(mktemp -d)

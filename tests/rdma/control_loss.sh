@@ -5,6 +5,7 @@
 # over RDMA. Two network namespaces are joined by a link for TCP, with softverbs beside it. They run a ring
 # all-reduce that checks every element.
 # run-all limit: 200
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)

@@ -5,6 +5,7 @@
 # between two processes on softverbs checks every element, while commands to softverbs change the port or the
 # adapter.
 # run-all limit: 300
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 here=$(cd "$(dirname "$0")" && pwd)

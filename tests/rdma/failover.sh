@@ -5,6 +5,7 @@
 # processes checks every element. RDMA runs on softverbs, whose faults are scripted. TCP runs in a network namespace,
 # where another process resets the connections.
 # run-all limit: 500
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)

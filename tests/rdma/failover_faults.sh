@@ -4,6 +4,7 @@
 # More faults in mid-transfer that a comm survives (NCCL_PVRDMA_FAILOVER=1), in each RDMA mode. A ring all-reduce
 # between two processes on softverbs checks every element. The logged reason shows that the fault fired.
 # run-all limit: 300
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)

@@ -4,6 +4,7 @@
 # Failovers, returns, and renewed control connections of a job with a key. The cells are those of broken_paths.sh,
 # and have its names. To run all by hand: NCCL_PVRDMA_KEY_FILE=FILE PVN_CELLS=all tests/rdma/broken_paths.sh
 # run-all limit: 150
+# run-all once
 set -u
 grep -q 'define HAVE_OPENSSL 1' "$PVN_BUILDDIR/config.h" || { echo "skip failovers with a key: this build has no OpenSSL"; exit 0; }
 work=$(mktemp -d)

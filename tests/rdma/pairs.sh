@@ -5,6 +5,7 @@
 # mixture of experts, PXN's grouped receives, and pipelines. There are as many comms as NCCL makes. The log names a
 # rank that dies.
 # run-all limit: 300
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)

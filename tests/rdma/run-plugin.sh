@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole plugin over RDMA on softverbs, two processes, driven by pvn-perf with every byte checked.
 # run-all limit: 500
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)

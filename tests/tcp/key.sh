@@ -4,6 +4,7 @@
 # Two processes with a key: the bytes on the wire between them, and the errors of both ends if their keys differ. The
 # script runs in namespaces of its own and records their loopback. It prints TAP-like lines for tests/run-all.
 # usage: key.sh   (in the build directory, or with PVN_BUILDDIR)
+# run-all once
 set -u
 build=${PVN_BUILDDIR:-$PWD}
 grep -q 'define HAVE_OPENSSL 1' "$build/config.h" || { echo "skip a key between processes: this build has no OpenSSL"; exit 0; }

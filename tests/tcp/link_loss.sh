@@ -6,6 +6,7 @@
 # NCCL_PVRDMA_FAILOVER=1 they must go on when the path is back, with every byte right. With two connections and no
 # setting they go on over the other one, and later return. The script prints TAP-like lines for tests/run-all.
 # usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)
+# run-all once
 set -u
 build=${PVN_BUILDDIR:-$PWD}
 a=pvnll$$a b=pvnll$$b c=pvnll$$c

@@ -6,6 +6,7 @@
 # are in one network, with policy rules for the source address. Last, an interface has two networks, and the one that
 # both hosts share is dialled.
 # run-all limit: 150
+# run-all once
 set -u
 build=$PVN_BUILDDIR
 a=pvnro$$a b=pvnro$$b m=pvnro$$m
