@@ -51,10 +51,8 @@ struct pvn_iface {
     char kind_name[24]; /* the kernel's word, "veth", "802.1q"; "" for a physical one */
     bool up;            /* IFF_UP: administratively up */
     bool running;       /* IFF_RUNNING: the link has a carrier */
-    bool point_to_point;
     bool has_uplink;    /* a bridge with a physical member */
     bool default_route; /* the default route, of IPv4 or IPv6, leaves by it */
-    int mtu;            /* bytes */
     int speed_mbps;     /* Mbit/s where speed_known, else PVN_IFACE_DEFAULT_MBPS */
     bool speed_known;
     char driver[32];    /* as ethtool reports it; may be empty */
@@ -68,7 +66,6 @@ struct pvn_iface {
 struct pvn_iface_table {
     struct pvn_iface *v; /* n entries by ascending ifindex, owned by the table */
     size_t n;
-    const char *source; /* "netlink", "getifaddrs", ... */
 };
 
 /* The path to a destination. */
@@ -83,7 +80,6 @@ struct pvn_iface_route {
 /* A source of tables and routes; ctx is the first argument of both functions. Both return 0 or a negative errno with
  * *err. load fills an empty table; route gives -ENETUNREACH or -EHOSTUNREACH if there is no route. */
 struct pvn_iface_source {
-    const char *name;
     int (*load)(void *ctx, struct pvn_iface_table *table, struct pvn_err *err);
     int (*route)(void *ctx, const struct sockaddr *dst, struct pvn_iface_route *out,
                  struct pvn_err *err);

@@ -110,11 +110,9 @@ static int nl_add_link(struct pvn_iface_table *table, struct rtnl_link *link)
     snprintf(iface->name, sizeof(iface->name), "%s", name);
     iface->ifindex = (unsigned)nl->rtnl_link_get_ifindex(link);
     iface->master = (unsigned)nl->rtnl_link_get_master(link);
-    iface->mtu = (int)nl->rtnl_link_get_mtu(link);
     flags = nl->rtnl_link_get_flags(link);
     iface->up = (flags & IFF_UP) != 0;
     iface->running = (flags & IFF_RUNNING) != 0;
-    iface->point_to_point = (flags & IFF_POINTOPOINT) != 0;
     nl_find_kind(iface, nl->rtnl_link_get_type(link), nl->rtnl_link_get_arptype(link));
     hw = nl->rtnl_link_get_addr(link);
     if (hw && nl->nl_addr_get_len(hw) <= sizeof(iface->hwaddr)) {
@@ -252,7 +250,7 @@ static int netlink_route(void *ctx, const struct sockaddr *dst, struct pvn_iface
     return 0;
 }
 
-static const struct pvn_iface_source source = {"netlink", netlink_load, netlink_route, NULL};
+static const struct pvn_iface_source source = {netlink_load, netlink_route, NULL};
 
 const struct pvn_iface_source *pvn_iface_source_netlink(const char *nl_lib, char *why, size_t size)
 {

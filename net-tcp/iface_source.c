@@ -64,7 +64,6 @@ int pvn_iface_load(const struct pvn_iface_source *source, struct pvn_iface_table
     int rc;
 
     memset(table, 0, sizeof(*table));
-    table->source = source->name;
     rc = source->load(source->ctx, table, err);
     if (rc) {
         pvn_iface_free(table);

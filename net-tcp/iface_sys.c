@@ -328,7 +328,6 @@ static int sys_add_link(struct pvn_iface_table *table, int fd, const struct ifad
     const struct sockaddr_ll *ll = (const struct sockaddr_ll *)(const void *)ifa->ifa_addr;
     struct pvn_iface *iface = pvn_iface_append(table);
     char text[PATH_MAX];
-    struct ifreq ifr;
 
     if (!iface)
         return -ENOMEM;
@@ -336,15 +335,10 @@ static int sys_add_link(struct pvn_iface_table *table, int fd, const struct ifad
     iface->ifindex = (unsigned)ll->sll_ifindex;
     iface->up = (ifa->ifa_flags & IFF_UP) != 0;
     iface->running = (ifa->ifa_flags & IFF_RUNNING) != 0;
-    iface->point_to_point = (ifa->ifa_flags & IFF_POINTOPOINT) != 0;
     if (ll->sll_halen <= sizeof(iface->hwaddr)) {
         iface->hwaddr_len = ll->sll_halen;
         memcpy(iface->hwaddr, ll->sll_addr, ll->sll_halen);
     }
-    memset(&ifr, 0, sizeof(ifr));
-    snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", iface->name);
-    if (ioctl(fd, SIOCGIFMTU, &ifr) == 0)
-        iface->mtu = ifr.ifr_mtu;
     sys_find_kind(fd, iface, ll->sll_hatype);
     if (sys_is_ours(iface) && sys_read(iface->name, "master/ifindex", text, sizeof(text)))
         iface->master = (unsigned)strtoul(text, NULL, 10);
@@ -466,5 +460,4 @@ static int plain_route(void *ctx, const struct sockaddr *dst, struct pvn_iface_r
     return 0;
 }
 
-const struct pvn_iface_source pvn_iface_source_plain = {"getifaddrs", plain_load, plain_route,
-                                                        NULL};
+const struct pvn_iface_source pvn_iface_source_plain = {plain_load, plain_route, NULL};

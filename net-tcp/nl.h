@@ -30,12 +30,10 @@
     F(nl_addr_get_family)                                                                          \
     F(nl_addr_get_len)                                                                             \
     F(nl_addr_get_binary_addr)                                                                     \
-    F(nl_addr_get_prefixlen)                                                                       \
     F(rtnl_link_alloc_cache)                                                                       \
     F(rtnl_link_get_name)                                                                          \
     F(rtnl_link_get_ifindex)                                                                       \
     F(rtnl_link_get_flags)                                                                         \
-    F(rtnl_link_get_mtu)                                                                           \
     F(rtnl_link_get_arptype)                                                                       \
     F(rtnl_link_get_master)                                                                        \
     F(rtnl_link_get_type)                                                                          \

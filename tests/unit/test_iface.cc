@@ -483,7 +483,6 @@ TEST(IfaceKind, WordsOfNetlinkAndEthtool)
 TEST(IfaceSource, FailureIsPassedOn)
 {
     const pvn_iface_source failing = {
-        "failing",
         [](void *, pvn_iface_table *table, pvn_err *err) {
             EXPECT_NE(nullptr, pvn_iface_append(table));
             return pvn_err_set(err, -EMFILE, "made up");

@@ -65,7 +65,6 @@ class IfaceNetns : public ::testing::TestWithParam<const char *>
 
         pvn_iface_free(&table);
         ASSERT_EQ(0, pvn_iface_load(source, &table, &err)) << err.reason[0];
-        EXPECT_STREQ(source->name, table.source);
     }
 
     const pvn_iface *get(const char *name)
@@ -157,7 +156,7 @@ TEST_P(IfaceNetns, AVethIsTakenOnceBothEndsAreUp)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(sh("ip link set lo up"));
-        ASSERT_TRUE(make("veth0 mtu 9000 type veth peer name veth1"));
+        ASSERT_TRUE(make("veth0 type veth peer name veth1"));
         ASSERT_TRUE(sh("ip addr add 10.7.0.1/24 dev veth0"));
         ASSERT_TRUE(sh("ip -6 addr add fd07::1/64 dev veth0 nodad"));
         load();
@@ -172,7 +171,6 @@ TEST_P(IfaceNetns, AVethIsTakenOnceBothEndsAreUp)
         EXPECT_TRUE(veth->up && veth->running);
         EXPECT_EQ(PVN_IFACE_VETH, veth->kind);
         EXPECT_STREQ("veth", veth->kind_name);
-        EXPECT_EQ(9000, veth->mtu);
         EXPECT_FALSE(veth->speed_known) << "the driver's constant is no speed";
         EXPECT_EQ(PVN_IFACE_DEFAULT_MBPS, veth->speed_mbps);
         EXPECT_EQ(6, veth->hwaddr_len);
@@ -488,7 +486,6 @@ TEST_P(IfaceNetns, BothSourcesAgreeOnThisMachine)
         EXPECT_EQ(other.v[i].master, table.v[i].master);
         EXPECT_EQ(other.v[i].up, table.v[i].up);
         EXPECT_EQ(other.v[i].running, table.v[i].running);
-        EXPECT_EQ(other.v[i].mtu, table.v[i].mtu);
         EXPECT_EQ(other.v[i].speed_known, table.v[i].speed_known);
         EXPECT_STREQ(other.v[i].pci_path, table.v[i].pci_path);
         EXPECT_EQ(other.v[i].default_route, table.v[i].default_route);
