@@ -34,7 +34,6 @@
     F(EVP_KDF_derive)                                                                              \
     F(EVP_KDF_fetch)                                                                               \
     F(EVP_KDF_free)                                                                                \
-    F(OPENSSL_cleanse)                                                                             \
     F(OPENSSL_init_ssl)                                                                            \
     F(OSSL_LIB_CTX_free)                                                                           \
     F(OSSL_LIB_CTX_new)                                                                            \
