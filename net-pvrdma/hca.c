@@ -76,7 +76,6 @@ static void take_limits(struct pvn_hca *h, const struct ibv_device_attr *a)
     bool pv = h->kind == PVN_HCA_PVRDMA;
     h->guid = be64toh(a->node_guid);
     h->nports = a->phys_port_cnt;
-    h->max_sge = smaller(a->max_sge, 32);
     h->max_wr = smaller(a->max_qp_wr, pv ? PVRDMA_RING_WR : INT32_MAX);
     h->max_cqe = smaller(a->max_cqe, pv ? PVRDMA_RING_CQE : INT32_MAX);
     if (pv) {
@@ -89,7 +88,6 @@ static void take_limits(struct pvn_hca *h, const struct ibv_device_attr *a)
         h->max_mr = PVRDMA_MAX_MR;
     h->max_rd_atomic = (uint8_t)(rd < 0 ? 0 : rd > UINT8_MAX ? UINT8_MAX : rd);
     h->costly_poll = pv;
-    h->iova_ignored = pv;
 }
 
 /* ---- ports ---- */

@@ -40,15 +40,13 @@ struct pvn_hca {
      * entries of a completion queue, and 4096 requests with one scatter element or 2048 with four
      * (Linux 6.1, drivers/infiniband/hw/vmw_pvrdma; measured). The driver rounds sizes up to powers of two,
      * so the limits are rounded down. */
-    uint32_t max_wr;  /* requests of a send or receive queue, with max_sge elements each */
-    uint32_t max_cqe; /* entries of a completion queue */
-    uint32_t max_sge;
+    uint32_t max_wr;       /* requests of a send or receive queue, with up to four elements each */
+    uint32_t max_cqe;      /* entries of a completion queue */
     uint32_t max_inline;   /* inline bytes that a lane requests; vmw_pvrdma has no inline data */
     uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB, although it reports more */
     uint8_t max_rd_atomic; /* READs in flight, the smaller limit of both directions; 0: no READ */
     bool costly_poll;      /* polling an empty completion queue is an exit to the hypervisor */
     bool no_write;         /* a trial at start has shown that RDMA WRITE does not work */
-    bool iova_ignored;     /* a region's IOVA is always its address in this process */
 };
 
 struct pvn_hca_port {

@@ -159,13 +159,12 @@ struct pvn_rdma_lane_stats {
     uint64_t post_send, post_recv; /* calls; each is a doorbell */
     /* Calls of poll_cq that found the queue empty; doorbells with costly_poll */
     uint64_t empty_polls;
-    uint64_t polls;  /* all calls of poll_cq */
-    uint64_t chunks; /* data chunks posted or seen */
-    uint64_t shorts; /* short messages among the chunks */
-    uint64_t cts_entries,
-        cts_rings;       /* entries written to the peer, and the post_send calls for them */
-    uint64_t acks_alone; /* acknowledgements sent without a clear-to-send entry */
-    uint64_t partial;    /* reads of an entry or message whose stamp was visible before the rest */
+    uint64_t polls;       /* all calls of poll_cq */
+    uint64_t chunks;      /* data chunks posted or seen */
+    uint64_t shorts;      /* short messages among the chunks */
+    uint64_t cts_entries; /* entries written to the peer */
+    uint64_t acks_alone;  /* acknowledgements sent without a clear-to-send entry */
+    uint64_t partial;     /* reads of an entry or message whose stamp was visible before the rest */
 };
 void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stats *out);
 

@@ -327,7 +327,6 @@ __attribute__((noinline)) static int publish(struct rdma_lane *r)
     if (acks)
         last = last->next = put_acks(r);
     r->stats.cts_entries += r->rx.staged - r->rx.published;
-    r->stats.cts_rings++;
     r->rx.published = r->rx.staged;
     return ring_chain(r, first, last, (uint32_t)(n + acks), r->rx.published);
 }
