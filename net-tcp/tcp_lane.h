@@ -102,10 +102,9 @@ void tcp_trial_zerocopy_pays(struct pvn_lane *l);
 /* Counters of a lane, for statistics and tests. */
 struct pvn_tcp_lane_stats {
     uint64_t tx_calls, tx_full;  /* sendmsg calls, and those that failed with EAGAIN */
-    uint64_t rx_calls, rx_empty; /* recvmsg calls, and those that found nothing */
+    uint64_t rx_calls;           /* recvmsg calls */
     uint64_t tx_bytes, rx_bytes; /* with headers */
     uint64_t rx_peeks;           /* rx_calls that only peeked (MSG_PEEK) */
-    uint64_t rx_copied;          /* payload bytes copied through the staging buffer */
     uint64_t jobs;               /* pieces handed to a worker */
     uint64_t idle;               /* times that a stream was left to the poller */
     uint64_t zerocopy_bytes;     /* sent without a copy, with headers */

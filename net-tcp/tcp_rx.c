@@ -162,10 +162,8 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
 static void drain_stage(struct tcp_lane *t, struct stream *s)
 {
     size_t n = staged(s) < s->left ? staged(s) : s->left;
-    if (s->dst) {
+    if (s->dst)
         memcpy(s->dst + (s->f.len - s->left), s->stage + s->s_begin, n);
-        t->stats.rx_copied += n;
-    }
     s->s_begin += n;
     s->left -= (uint32_t)n;
 }
@@ -478,7 +476,6 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
             return 0;
         ssize_t got = read_some(t, s, &more);
         if (got == -EAGAIN) {
-            t->stats.rx_empty++;
             s->empty++;
             wait_for_more(s);
             return worth_idling(t, s) ? leave_idle(t, s) : 0;
