@@ -385,10 +385,8 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
     if (n) {
         rc = attach(c, n, devs, extra, err);
         c->stats.hits += rc == 0;
-    } else {
+    } else
         rc = make(c, from, end, kind, devs, extra, &n, err);
-        c->stats.misses += rc == 0;
-    }
     if (rc == 0) {
         n->refs++;
         n->whole += (uint64_t)is_whole(c, n, addr, len);

@@ -54,7 +54,7 @@ struct pvn_memcache_ops {
 };
 
 struct pvn_memcache_stats {
-    uint64_t hits, misses;  /* requests that found a region, that made one */
+    uint64_t hits;          /* requests that found a region */
     uint64_t regions, refs; /* current numbers */
     uint64_t bytes;         /* current sum over all regions, overlaps counted for each */
     uint64_t steps;         /* total of tree nodes visited by lookups */
