@@ -20,7 +20,6 @@ enum {
     EXP_LNKSTA = 0x12,
     EXP_BYTES = 0x14,
     DEVCTL_RELAXED = 0x0010,
-    DEVCTL_EXT_TAG = 0x0100,
 
     EXT_ID_DSN = 0x03,
     EXT_ID_ACS = 0x0d,
@@ -89,7 +88,6 @@ static bool decode_express(const struct walk *w, size_t at)
     c->mps = 128 << (devctl >> 5 & 7);
     c->mrrs = 128 << (devctl >> 12 & 7);
     c->relaxed_ordering = (devctl & DEVCTL_RELAXED) != 0;
-    c->ext_tag = (devctl & DEVCTL_EXT_TAG) != 0;
     lnksta = le16(b + EXP_LNKSTA);
     c->lnk_speed_mts = speed_of_code(lnksta & 0xf);
     if (c->lnk_speed_mts != PVN_TOPO_UNKNOWN)

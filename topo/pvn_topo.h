@@ -106,7 +106,6 @@ struct pvn_topo_pci_config {
     int mps_max;           /* max payload size supported, bytes (DevCap) */
     int mrrs;              /* max read request size, bytes */
     bool relaxed_ordering; /* DevCtl bit 4: the device may set the attribute on its requests */
-    bool ext_tag;          /* DevCtl bit 8 */
     int lnk_speed_mts;     /* LnkSta current speed, MT/s, or PVN_TOPO_UNKNOWN */
     int lnk_width;         /* LnkSta negotiated width, lanes, or PVN_TOPO_UNKNOWN */
     enum pvn_topo_cap acs;

@@ -377,7 +377,7 @@ TEST(File, GpusAndNetsThatOnlyTheFileKnowsAreCutOff)
     EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(nic(net mlx5_0)))", m.shape());
     const pvn_topo_nnode &gpu = m.pairs->tree->nodes[m.pairs->tree->gpus[0]];
     EXPECT_EQ(6, gpu.gpu.dev) << "the file's";
-    EXPECT_EQ(0, gpu.gpu.rank) << "the job's";
+    EXPECT_STREQ("0", pvn_topo_ndoc_get(gpu.doc, "rank")) << "the job's";
 }
 
 TEST(File, ANetOfTheSameNameIsUsedWhereItStands)

@@ -15,7 +15,7 @@
 
 struct host {
     struct pvn_topo_synth synth;
-    int cpus, ports, nets;
+    int cpus, ports;
     int domain; /* domain of invented ports */
 };
 

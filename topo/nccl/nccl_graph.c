@@ -199,7 +199,6 @@ static int add_net(struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc
         speed <= 0 || speed > INT32_MAX ? (speed <= 0 ? 10000 : INT32_MAX) : (int)speed;
     net->net.gdr = (int)pvn_topo_ndoc_get_int(xml, "gdr", -1);
     net->net.rail = (int)pvn_topo_ndoc_get_int(xml, "rail", -1);
-    net->net.plane = (int)pvn_topo_ndoc_get_int(xml, "plane", -1);
     net->up_bw = (float)(net->net.speed / 8000.0);
     return connect_both(t, nic, at, PVN_TOPO_NL_NET, net->up_bw);
 }
@@ -266,7 +265,6 @@ static int add_gpu(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_
     struct pvn_topo_nnode *gpu = &t->nodes[at];
     set_busid(gpu, pci);
     gpu->gpu.dev = (int)pvn_topo_ndoc_get_int(xml, "dev", 0);
-    gpu->gpu.rank = (int)pvn_topo_ndoc_get_int(xml, "rank", -1);
     gpu->gpu.sm = (int)pvn_topo_ndoc_get_int(xml, "sm", 0);
     gpu->gpu.gdr = (int)pvn_topo_ndoc_get_int(xml, "gdr", -1);
     gpu->gpu.mlopart = (int)pvn_topo_ndoc_get_int(xml, "mlopart", -1);

@@ -130,9 +130,9 @@ struct pvn_topo_nnode {
             float inter_bw; /* to any other cpu */
         } cpu;
         struct {
-            int dev, rank, sm; /* NVML number, rank, compute capability times ten (0 unknown) */
-            int gdr;           /* 1 yes, 0 no, -1 not stated */
-            int mlopart;       /* number of a memory-locality partition, -1 for a whole GPU */
+            int dev, sm; /* NVML number, compute capability times ten (0 unknown) */
+            int gdr;     /* 1 yes, 0 no, -1 not stated */
+            int mlopart; /* number of a memory-locality partition, -1 for a whole GPU */
         } gpu;
         struct {
             const char *name; /* of the document; "" when absent */
@@ -140,9 +140,9 @@ struct pvn_topo_nnode {
             int port;
             uint64_t guid;
             bool has_guid;
-            int speed;       /* Mb/s as NCCL takes it: 10000 if the document has 0 or less */
-            int gdr;         /* 1 yes, 0 no, -1 not stated */
-            int rail, plane; /* -1 unset */
+            int speed; /* Mb/s as NCCL takes it: 10000 if the document has 0 or less */
+            int gdr;   /* 1 yes, 0 no, -1 not stated */
+            int rail;  /* -1 unset */
         } net;
     };
 };

@@ -73,7 +73,6 @@ static int choose_nccl(struct pvn_topo_pairs *p)
                 break;
             if (pair->n_nccl < PVN_TOPO_PAIR_NETS)
                 pair->nccl[pair->n_nccl++] = net;
-            pair->n_nccl_all++;
         }
         explain_nccl(p, pair, locals, n_locals);
     }

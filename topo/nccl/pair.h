@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define PVN_TOPO_PAIR_NETS 16 /* NICs listed per GPU; n_nccl_all also counts the others */
+#define PVN_TOPO_PAIR_NETS 16 /* NICs listed per GPU */
 #define PVN_TOPO_PAIR_WHY  512
 
 struct pvn_topo_pair {
@@ -30,7 +30,7 @@ struct pvn_topo_pair {
      * tree->nets. NCCL's search for rings and trees starts from these and leaves them only for lack
      * of bandwidth. */
     int nccl[PVN_TOPO_PAIR_NETS];
-    int n_nccl, n_nccl_all;
+    int n_nccl;
     char nccl_why[PVN_TOPO_PAIR_WHY];
     int advice; /* index into tree->nets, or -1 if no NIC can be advised */
     /* The other ports of the advised NIC's card that are given to no other GPU: they belong to this
