@@ -14,7 +14,6 @@ struct batch {
     double seconds, cpu;
     uint64_t messages, bytes; /* received; with checks, all of them right */
     int64_t errors;
-    int64_t sizes_missing;
     uint64_t failovers, failbacks;
     uint32_t via;
 };

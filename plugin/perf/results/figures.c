@@ -114,7 +114,7 @@ static double median(double *v, int n)
 }
 
 struct columns {
-    double *value, *cpu, *rate, *algbw, *p99;
+    double *value, *cpu, *rate;
 };
 
 /* Summarises n rows of one point, in the order of their arrival. */
@@ -132,8 +132,6 @@ static void summarise(struct pvn_summary *s, const struct pvn_row *const *row, i
         c->value[i] = pvn_report_value(r);
         c->cpu[i] = r->cpu;
         c->rate[i] = r->rate;
-        c->algbw[i] = r->algbw;
-        c->p99[i] = r->p99_us;
         s->via |= r->via;
         if (r->errors >= 0)
             s->errors = (s->errors > 0 ? s->errors : 0) + r->errors;
@@ -143,8 +141,6 @@ static void summarise(struct pvn_summary *s, const struct pvn_row *const *row, i
     s->high = c->value[n - 1];
     s->cpu = median(c->cpu, n);
     s->rate = median(c->rate, n);
-    s->algbw = median(c->algbw, n);
-    s->p99_us = median(c->p99, n);
 }
 
 struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n)
@@ -152,8 +148,8 @@ struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n)
     size_t rows = (size_t)(rep->nrows ? rep->nrows : 1);
     struct pvn_summary *sum = calloc(rows, sizeof(*sum));
     const struct pvn_row **row = calloc(rows, sizeof(const struct pvn_row *));
-    double *buf = calloc(rows * 5, sizeof(*buf));
-    struct columns c = {buf, buf + rows, buf + 2 * rows, buf + 3 * rows, buf + 4 * rows};
+    double *buf = calloc(rows * 3, sizeof(*buf));
+    struct columns c = {buf, buf + rows, buf + 2 * rows};
     int results = 0;
 
     *n = 0;

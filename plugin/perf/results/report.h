@@ -28,7 +28,7 @@ struct pvn_summary {
     struct pvn_row_result key; /* test, item, ranks, bytes and so on, of the first repeat */
     int n;                     /* repeats */
     double median, low, high;  /* of pvn_report_value: us for latency, else MB/s busbw */
-    double cpu, rate, algbw, p99_us;
+    double cpu, rate;
     int64_t errors;
     uint32_t via; /* PVN_VIA_ bits of all repeats */
 };
