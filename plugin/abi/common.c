@@ -42,12 +42,11 @@ __attribute__((noinline, cold)) static ncclResult_t wrong(const char *call, cons
     return ncclInvalidArgument;
 }
 
-ncclResult_t abi_init(int abi, void **out, uint64_t comm_id, int traffic_class,
-                      ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
+ncclResult_t abi_init(int abi, void **out, int traffic_class, ncclDebugLogger_t logger,
+                      ncclProfilerCallback_t profiler)
 {
     struct pvn_init_args args = {
         .abi = abi,
-        .comm_id = comm_id,
         .traffic_class = traffic_class >= 0 && traffic_class <= 255 ? traffic_class : -1,
         .logger = (pvn_logger_fn)logger};
     struct pvn_err err = PVN_ERR_INIT;

@@ -13,8 +13,8 @@
 #include "nccl/types.h"
 
 /* init of all versions. ctx is NULL for versions without contexts, profiler is NULL below v10. */
-ncclResult_t abi_init(int abi, void **ctx, uint64_t comm_id, int traffic_class,
-                      ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
+ncclResult_t abi_init(int abi, void **ctx, int traffic_class, ncclDebugLogger_t logger,
+                      ncclProfilerCallback_t profiler);
 ncclResult_t abi_devices(int *ndev);
 /* The device with this number. On failure logs the error and returns NULL; *rc is then the call's result. */
 const struct pvn_device *abi_device(int dev, ncclResult_t *rc);

@@ -9,7 +9,7 @@
 
 static ncclResult_t init_v10(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
-    return abi_init(10, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, profFunction);
+    return abi_init(10, NULL, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, profFunction);
 }
 
 static ncclResult_t getProperties_v10(int dev, ncclNetProperties_v10_t *p)

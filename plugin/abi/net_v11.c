@@ -9,7 +9,7 @@
 static ncclResult_t init_v11(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config,
                              ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
-    return abi_init(11, ctx, commId, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
+    return abi_init(11, ctx, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
                     logFunction, profFunction);
 }
 

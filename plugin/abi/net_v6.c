@@ -8,7 +8,7 @@
 
 static ncclResult_t init_v6(ncclDebugLogger_t logFunction)
 {
-    return abi_init(6, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
+    return abi_init(6, NULL, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
 static ncclResult_t getProperties_v6(int dev, ncclNetProperties_v6_t *p)

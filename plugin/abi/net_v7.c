@@ -8,7 +8,7 @@
 
 static ncclResult_t init_v7(ncclDebugLogger_t logFunction)
 {
-    return abi_init(7, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
+    return abi_init(7, NULL, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
 static ncclResult_t getProperties_v7(int dev, ncclNetProperties_v7_t *p)

@@ -8,7 +8,7 @@
 
 static ncclResult_t init_v8(ncclDebugLogger_t logFunction)
 {
-    return abi_init(8, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
+    return abi_init(8, NULL, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
 static ncclResult_t getProperties_v8(int dev, ncclNetProperties_v8_t *p)

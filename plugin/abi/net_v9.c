@@ -9,7 +9,7 @@
 
 static ncclResult_t init_v9(ncclDebugLogger_t logFunction)
 {
-    return abi_init(9, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
+    return abi_init(9, NULL, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
 static ncclResult_t getProperties_v9(int dev, ncclNetProperties_v9_t *p)

@@ -32,8 +32,7 @@
 struct pvn_ctx;
 
 struct pvn_init_args {
-    int abi; /* version of the interface */
-    uint64_t comm_id;
+    int abi;           /* version of the interface */
     int traffic_class; /* of the communicator, -1: none */
     pvn_logger_fn logger;
 };
