@@ -88,7 +88,6 @@ struct pvn_lane_args {
     int traffic_class; /* 0 to 255, -1: the system's default */
     /* Acceptor: the address of the listener on this device's interface, with its port. */
     struct sockaddr_storage listen_addr;
-    socklen_t listen_len;
 };
 
 struct pvn_transport_ops {

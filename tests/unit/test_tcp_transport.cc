@@ -71,8 +71,7 @@ class TcpTransport : public ::testing::Test
         args.dev = &devices[0];
         args.traffic_class = -1;
         args.listen_addr = devices[0].addr;
-        args.listen_len = devices[0].addr_len;
-        listener = pvn_sock_listen(&args.listen_addr, args.listen_len, &err);
+        listener = pvn_sock_listen(&args.listen_addr, devices[0].addr_len, &err);
         EXPECT_LE(0, listener) << err.reason[0];
         EXPECT_EQ(0, pvn_tcp_transport.lane_new(0, &args, &acceptor, &err)) << err.reason[0];
         sender_args = args;
@@ -105,7 +104,6 @@ class TcpTransport : public ::testing::Test
         args.dev = &devices[device];
         args.traffic_class = -1;
         ASSERT_EQ(0, pvn_addr_parse(peer, &args.listen_addr, nullptr));
-        args.listen_len = pvn_addr_len((sockaddr *)&args.listen_addr);
         ASSERT_EQ(0, pvn_tcp_transport.lane_new(device, &args, &acceptor, &err)) << err.reason[0];
         sender_args = args;
         sender_args.sender = true;
