@@ -5,7 +5,6 @@
  * bridges of one NUMA node, SYS between nodes). */
 #include "topo/pvn_topo.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,21 +30,8 @@ static int common_ancestor(const struct pvn_topo *t, int a, int b)
     return a == b ? a : -1;
 }
 
-/* Notes the link of function i if its maximum rate is the lowest so far. */
-static void note_link(const struct pvn_topo *t, int i, struct pvn_topo_distance *out, int *slowest)
-{
-    const struct pvn_topo_pci_link *l = &t->pci[i].link;
-    int rate = pvn_topo_link_mbytes(l->speed_max_mts, l->width_max);
-
-    if (rate != PVN_TOPO_UNKNOWN && rate > 0 && rate < *slowest) {
-        *slowest = rate;
-        out->narrow = i;
-    }
-}
-
 /* Counts switches and hops from a function up to stop, which is not included. */
-static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_topo_distance *out,
-                    int *slowest)
+static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_topo_distance *out)
 {
     for (int i = from; i >= 0 && i != stop; i = t->pci[i].parent) {
         /* Functions on the path that are no bridge are its two ends. */
@@ -53,7 +39,6 @@ static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_top
             out->switches++;
         if (t->pci[i].parent >= 0)
             out->hops++;
-        note_link(t, i, out, slowest);
     }
 }
 
@@ -83,14 +68,6 @@ static int numa_of(const struct pvn_topo *t, int i)
     return root >= 0 && t->roots[root].numa >= 0 ? t->roots[root].numa : -1;
 }
 
-static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_topo_distance *out)
-{
-    int a = pvn_topo_find_numa(t, na), b = pvn_topo_find_numa(t, nb);
-
-    if (a >= 0 && b >= 0 && t->numas[a].distance && b < t->numas[a].ndistance)
-        out->slit = t->numas[a].distance[b];
-}
-
 static void below_common(const struct pvn_topo *t, const struct pvn_topo_pci *a,
                          const struct pvn_topo_pci *b, struct pvn_topo_distance *out)
 {
@@ -117,8 +94,6 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_to
     int ra = physical_root(t, a->root), rb = physical_root(t, b->root);
     int na = numa_of(t, ia), nb = numa_of(t, ib);
 
-    if (na >= 0 && nb >= 0)
-        set_slit(t, na, nb, out);
     if (ra == rb) {
         out->seen = PVN_TOPO_SMI_PHB;
         snprintf(out->reason, sizeof(out->reason), "they meet at host bridge %s%s",
@@ -178,13 +153,8 @@ static void set_trust(const struct pvn_topo *t, int a, int b, struct pvn_topo_di
 
 void pvn_topo_find_distance(const struct pvn_topo *t, int a, int b, struct pvn_topo_distance *out)
 {
-    int slowest = INT_MAX;
-
-    *out = (struct pvn_topo_distance){.smi = PVN_TOPO_SMI_UNKNOWN,
-                                      .seen = PVN_TOPO_SMI_UNKNOWN,
-                                      .common = -1,
-                                      .slit = PVN_TOPO_UNKNOWN,
-                                      .narrow = -1};
+    *out = (struct pvn_topo_distance){
+        .smi = PVN_TOPO_SMI_UNKNOWN, .seen = PVN_TOPO_SMI_UNKNOWN, .common = -1};
     if (a < 0 || b < 0 || a >= t->npci || b >= t->npci) {
         snprintf(out->reason, sizeof(out->reason), "no such PCI function");
         return;
@@ -200,8 +170,8 @@ void pvn_topo_find_distance(const struct pvn_topo *t, int a, int b, struct pvn_t
         return;
     }
     out->common = common_ancestor(t, a, b);
-    walk_up(t, a, out->common, out, &slowest);
-    walk_up(t, b, out->common, out, &slowest);
+    walk_up(t, a, out->common, out);
+    walk_up(t, b, out->common, out);
     if (out->common >= 0) {
         if (counts_as_switch(&t->pci[out->common]))
             out->switches++;

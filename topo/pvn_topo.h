@@ -522,10 +522,8 @@ struct pvn_topo_distance {
     enum pvn_topo_smi_class seen; /* as the tree shows it, even if trust is PVN_TOPO_TRUST_HIDDEN */
     enum pvn_topo_trust trust;
     int common; /* nearest common bridge (index), or -1 when they meet at a host bridge or above */
-    int switches; /* switches on the path */
-    int hops;     /* links on the path inside the PCI trees */
-    int slit;     /* SLIT distance of the NUMA nodes (10 local), or PVN_TOPO_UNKNOWN */
-    int narrow; /* function whose link is the slowest of the path (maximum values), or -1 unknown */
+    int switches;     /* switches on the path */
+    int hops;         /* links on the path inside the PCI trees */
     char reason[256]; /* one sentence */
 };
 

@@ -29,7 +29,6 @@ TEST(Distance, TwoLevelsOfSwitchesAreDistinguished)
     EXPECT_EQ(distance(t, "15:00.0", "1e:00.0").switches, 3);
     EXPECT_EQ(distance(t, "15:00.0", "46:00.0").smi, PVN_TOPO_SMI_NODE);
     EXPECT_EQ(distance(t, "15:00.0", "76:00.0").smi, PVN_TOPO_SMI_SYS);
-    EXPECT_EQ(distance(t, "15:00.0", "76:00.0").slit, 21);
     EXPECT_EQ(distance(t, "16:00.0", "16:00.2").smi, PVN_TOPO_SMI_PIX);
     EXPECT_EQ(distance(t, "15:00.0", "15:00.0").smi, PVN_TOPO_SMI_SELF);
     EXPECT_EQ(distance(t, "15:00.0", "10000:01:00.0").smi, PVN_TOPO_SMI_PHB)
@@ -37,18 +36,6 @@ TEST(Distance, TwoLevelsOfSwitchesAreDistinguished)
     EXPECT_EQ(distance(t, "15:00.0", "16:00.0").trust, PVN_TOPO_TRUST_MEASURED);
     EXPECT_STREQ(distance(t, "15:00.0", "16:00.0").reason,
                  "one switch between them, they meet at switch upstream port 0000:13:00.0");
-}
-
-TEST(Distance, NarrowestLinkOfThePath)
-{
-    Tree tree = server8x8(false, false);
-
-    tree.file("/sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:13:00.0/"
-              "max_link_width",
-              "4\n");
-    Topo t = load(tree);
-    pvn_topo_distance d = distance(t, "15:00.0", "1e:00.0");
-    EXPECT_EQ(d.narrow, pvn_topo_find_pci(t.get(), "13:00.0"));
 }
 
 TEST(Distance, AHypervisorHidesDistancesBetweenItsDevices)
