@@ -52,10 +52,6 @@ int pvn_topo_check_counters(const struct pvn_topo *topo, const struct pvn_topo_l
                             const struct pvn_topo_look *second, double seconds,
                             struct pvn_topo_checks *out);
 
-/* YES if an IOMMU translates the accesses of this function; UNKNOWN if the machine does not report
- * it. */
-enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci);
-
 #ifdef __cplusplus
 }
 #endif

@@ -344,7 +344,9 @@ static bool cmdline_has(const struct pvn_topo *t, const char *word)
     return false;
 }
 
-enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci)
+/* YES if an IOMMU translates the accesses of this function; UNKNOWN if the machine does not report
+ * it. */
+static enum pvn_topo_tri iommu_translates(const struct pvn_topo *t, int pci)
 {
     const struct pvn_topo_pci *p = &t->pci[pci];
 
@@ -365,8 +367,7 @@ enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci)
 void pvn_topo_check_iommu(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pair)
 {
     const struct pvn_topo *t = run->t;
-    enum pvn_topo_tri gpu = pvn_topo_iommu_translates(t, pair->gpu),
-                      nic = pvn_topo_iommu_translates(t, pair->nic);
+    enum pvn_topo_tri gpu = iommu_translates(t, pair->gpu), nic = iommu_translates(t, pair->nic);
     char subject[64];
 
     pvn_topo_check_pair_name(t, pair, subject, sizeof(subject));
@@ -403,7 +404,7 @@ void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     const struct pvn_topo *t = run->t;
     const struct pvn_topo_pci *nic = &t->pci[pair->nic];
     enum pvn_topo_tri translated =
-        pvn_topo_is_guest(t) ? PVN_TOPO_TRI_YES : pvn_topo_iommu_translates(t, pair->nic);
+        pvn_topo_is_guest(t) ? PVN_TOPO_TRI_YES : iommu_translates(t, pair->nic);
     const char *why, *remedy;
     char subject[64];
 

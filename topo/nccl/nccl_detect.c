@@ -33,12 +33,12 @@ static bool is_busid(const char *text)
     return true;
 }
 
-static int set_hex(struct pvn_topo_ndoc_node *node, const char *key, int value, int digits)
+static int set_hex(struct pvn_topo_ndoc_node *node, const char *key, int value)
 {
     char text[24];
     if (value == PVN_TOPO_UNKNOWN)
         return 0;
-    snprintf(text, sizeof(text), "0x%0*x", digits, (unsigned)value);
+    snprintf(text, sizeof(text), "0x%04x", (unsigned)value);
     return pvn_topo_ndoc_set_if_unset(node, key, text);
 }
 
@@ -137,10 +137,9 @@ static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int 
         if (pvn_topo_ndoc_set(node, "class", class) < 0)
             return -ENOMEM;
     }
-    if (set_hex(node, "vendor", pci->vendor, 4) < 0 ||
-        set_hex(node, "device", pci->device, 4) < 0 ||
-        set_hex(node, "subsystem_vendor", pci->subvendor, 4) < 0 ||
-        set_hex(node, "subsystem_device", pci->subdevice, 4) < 0)
+    if (set_hex(node, "vendor", pci->vendor) < 0 || set_hex(node, "device", pci->device) < 0 ||
+        set_hex(node, "subsystem_vendor", pci->subvendor) < 0 ||
+        set_hex(node, "subsystem_device", pci->subdevice) < 0)
         return -ENOMEM;
     if (add_switch_links(d, node, index) < 0)
         return -ENOMEM;
@@ -330,7 +329,10 @@ enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu
     return PVN_TOPO_GPU_USED;
 }
 
-int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list)
+/* Fills list (room for topo->ngpus) with the GPUs that a job on this machine would use, as indices
+ * into topo->gpus in bus-id order, and returns their number. They are used (pvn_topo_ndoc_gpu_use)
+ * and of one kind: NVIDIA's if the machine has any, else AMD's, else accelerators, else Intel's. */
+static int list_gpus(const struct pvn_topo *topo, int *list)
 {
     static const enum pvn_topo_gpu_kind order[] = {PVN_TOPO_GPU_NVIDIA, PVN_TOPO_GPU_AMD,
                                                    PVN_TOPO_GPU_ACCEL, PVN_TOPO_GPU_INTEL};
@@ -454,7 +456,7 @@ int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc
     *doc = NULL;
     if (!gpus)
         goto no_memory;
-    int n_gpus = pvn_topo_ndoc_gpus(in->topo, gpus);
+    int n_gpus = list_gpus(in->topo, gpus);
     d.doc = in->file ? pvn_topo_ndoc_clone(in->file) : pvn_topo_ndoc_new();
     if (!d.doc)
         goto no_memory;

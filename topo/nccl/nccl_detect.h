@@ -41,11 +41,6 @@ enum pvn_topo_gpu_use {
 /* gpu is an index into topo->gpus. */
 enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu);
 
-/* Fills list (room for topo->ngpus) with the GPUs that a job on this machine would use, as indices
- * into topo->gpus in bus-id order, and returns their number. They are used (pvn_topo_ndoc_gpu_use)
- * and of one kind: NVIDIA's if the machine has any, else AMD's, else accelerators, else Intel's. */
-int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list);
-
 /* Reduces doc to the elements that a file for NCCL_TOPO_FILE should have. 0 or -ENOMEM.
  *   version    stays: 1 for NCCL, 2 for AMD's RCCL, which accepts no other
  *   gpu, nic   are removed: NCCL finds them by itself, and would prefer a file's even if they are

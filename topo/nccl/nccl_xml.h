@@ -96,10 +96,6 @@ int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint)
 void pvn_topo_lint_free(struct pvn_topo_lint *lint);
 const char *pvn_topo_lint_level_name(enum pvn_topo_lint_level level);
 
-/* Reads the whole file, at most PVN_TOPO_XML_MAX_BYTES, as NUL-terminated text, which the caller
- * frees; "-" is standard input. NULL with errno set. */
-char *pvn_topo_xml_slurp(const char *path, size_t *len);
-
 /* Adds a finding; `what` is a printf format. 0 or -ENOMEM. This and the functions below are for the
  * files of the linter only. */
 int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level, const char *rule,

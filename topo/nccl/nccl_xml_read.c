@@ -225,7 +225,9 @@ out:
     return r.failed;
 }
 
-char *pvn_topo_xml_slurp(const char *path, size_t *len)
+/* Reads the whole file, at most PVN_TOPO_XML_MAX_BYTES, as NUL-terminated text, which the caller
+ * frees; "-" is standard input. NULL with errno set. */
+static char *slurp(const char *path, size_t *len)
 {
     FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     size_t got = 0, room = 16384;
@@ -270,7 +272,7 @@ int pvn_topo_nccl_xml_read(const char *path, struct pvn_topo_ndoc **doc,
                            struct pvn_topo_xml_error *err)
 {
     size_t len = 0;
-    char *text = pvn_topo_xml_slurp(path, &len);
+    char *text = slurp(path, &len);
     *doc = NULL;
     if (!text) {
         int code = -errno;

@@ -38,7 +38,7 @@ static void print_processes(const struct tool *t)
 {
     struct stat_list list = {0};
     int alive = 0;
-    stat_read(&list, 0, NULL);
+    stat_read(&list);
     for (int i = 0; i < list.n; i++)
         alive += list.file[i].life == PVN_STATS_ALIVE;
     stat_list_free(&list);

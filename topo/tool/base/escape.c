@@ -65,7 +65,8 @@ const char *tool_escape(const char *text, char *buf, size_t size)
     return buf;
 }
 
-bool tool_shows_names(const struct tool *t)
+/* True if names are shown to a person, not passed to a program. */
+static bool shows_names(const struct tool *t)
 {
     /* XML keeps the original text, and so does JSON unless it goes to a terminal. */
     if (t->format == TOOL_XML || t->format == TOOL_XML_FULL)
@@ -76,7 +77,7 @@ bool tool_shows_names(const struct tool *t)
 int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc)
 {
     char shown[VALUE_SHOWN];
-    for (int i = 0; tool_shows_names(t) && i < doc->n_nodes; i++) {
+    for (int i = 0; shows_names(t) && i < doc->n_nodes; i++) {
         struct pvn_topo_ndoc_node *node = doc->nodes[i];
         for (int a = 0; a < node->n_attrs; a++) {
             bool name = strcmp(node->attrs[a].key, "name") == 0;
@@ -102,7 +103,7 @@ static void mask(char *name)
 void tool_escape_machine(const struct tool *t, struct pvn_topo *topo)
 {
     char shown[VALUE_SHOWN], *copy;
-    if (!tool_shows_names(t))
+    if (!shows_names(t))
         return;
     for (int i = 0; i < topo->nnets; i++)
         mask(topo->nets[i].name);

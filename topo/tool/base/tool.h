@@ -101,8 +101,6 @@ void tool_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
 /* Makes text safe for a person: characters that a terminal would interpret become \xNN. Text that
  * does not fit into size bytes (at least 8) is cut with dots. Fills buf and returns it. */
 const char *tool_escape(const char *text, char *buf, size_t size);
-/* True if names are shown to a person, not passed to a program. */
-bool tool_shows_names(const struct tool *t);
 /* Applies tool_escape in place to every value of a document, or to every name of a machine. Returns
  * an exit status. */
 int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc);

@@ -388,7 +388,7 @@ static void add_environment(const struct tool *t, json_t *facts)
     const char *name;
     uid_t user = getuid();
     int seen = 0;
-    stat_read(&list, 0, NULL);
+    stat_read(&list);
     for (int i = 0; i < list.n; i++)
         if (list.file[i].life == PVN_STATS_ALIVE)
             seen += read_process(all, list.file[i].head.id.pid, &user);

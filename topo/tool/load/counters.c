@@ -20,8 +20,10 @@ void tool_sleep(double seconds)
         continue;
 }
 
-int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char *const *names,
-              int nnames, struct pvn_topo_look *look)
+/* Reads the counters of t->topo. in: the input from which the root was read, NULL for a directory.
+ * Returns an exit status; errors are printed. */
+static int look_at(const struct tool *t, const struct pvn_topo_input *in,
+                   struct pvn_topo_look *look)
 {
     const struct pvn_topo_ethtool *ethtool = t->topo->live ? pvn_topo_ethtool_open() : NULL;
     struct pvn_topo_fs *fs = NULL;
@@ -34,7 +36,7 @@ int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char 
     else
         rc = 0; /* outputs of other tools have no counters */
     if (fs)
-        rc = pvn_topo_look_read(fs, t->topo, names, nnames, ethtool, look);
+        rc = pvn_topo_look_read(fs, t->topo, NULL, 0, ethtool, look);
     pvn_topo_fs_close(fs);
     pvn_topo_ethtool_close(ethtool);
     if (rc == 0)
@@ -48,7 +50,7 @@ int tool_load_counters(struct tool *t, const struct pvn_topo_input *in)
 {
     t->may_change = !in;
     t->looked_s = pvn_now_s();
-    return tool_look(t, in, NULL, 0, &t->look);
+    return look_at(t, in, &t->look);
 }
 
 int tool_check_counters(struct tool *t, struct pvn_topo_checks *checks)
@@ -58,7 +60,7 @@ int tool_check_counters(struct tool *t, struct pvn_topo_checks *checks)
     if (twice) {
         tool_sleep(t->looked_s + t->interval_s - pvn_now_s());
         seconds = pvn_now_s() - t->looked_s;
-        if (tool_look(t, NULL, NULL, 0, &t->look_again) != TOOL_OK)
+        if (look_at(t, NULL, &t->look_again) != TOOL_OK)
             return -EIO;
     }
     t->looked_twice = twice;

@@ -13,10 +13,6 @@ struct json_t;
 
 /* Sleeps; returns at once for 0 or less. */
 void tool_sleep(double seconds);
-/* Reads the counters of t->topo; names as for pvn_topo_look_read. in: the input from which the root
- * was read, NULL for a directory. Returns an exit status; errors are printed. */
-int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char *const *names,
-              int nnames, struct pvn_topo_look *look);
 /* Takes the first snapshot of the loaded machine's counters; in: NULL for a directory. Returns an
  * exit status. */
 int tool_load_counters(struct tool *t, const struct pvn_topo_input *in);

@@ -117,9 +117,9 @@ void stat_read_from(struct stat_list *list, const glob_t *dirs, int argc, char *
         add_dir(list, dirs->gl_pathv[i], NULL);
 }
 
-void stat_read(struct stat_list *list, int argc, char **argv)
+void stat_read(struct stat_list *list)
 {
     glob_t dirs = stat_directories(NULL, 0);
-    stat_read_from(list, &dirs, argc, argv);
+    stat_read_from(list, &dirs, 0, NULL);
     globfree(&dirs);
 }

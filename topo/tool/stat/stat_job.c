@@ -71,7 +71,9 @@ static int find_process(const struct stat_job *job, const char *host, uint64_t p
     return -1;
 }
 
-const struct pvn_stats *stat_later(const struct pvn_stats *a, const struct pvn_stats *b)
+/* Selects one of two files of one host and pid: that of the living process, else of the one that
+ * began last. */
+static const struct pvn_stats *later_of(const struct pvn_stats *a, const struct pvn_stats *b)
 {
     if ((a->life == PVN_STATS_DEAD) != (b->life == PVN_STATS_DEAD))
         return a->life == PVN_STATS_DEAD ? b : a;
@@ -97,7 +99,7 @@ static void join_node(struct stat_node *n, const struct pvn_stats *file)
         n->file = first ? first : file;
         return;
     }
-    n->file = stat_later(first, file);
+    n->file = later_of(first, file);
     if (!one_process(first, file))
         n->earlier = n->file == file ? first : file;
 }
@@ -391,8 +393,10 @@ static void count_inside(const struct stat_job *job, const struct stat_node *n, 
     }
 }
 
-int stat_job_behind(const struct stat_job *job, const struct stat_root *root, uint64_t *received,
-                    uint64_t *sent)
+/* The node of a circle whose messages received from the circle exceed those sent to it by the most:
+ * its own messages are the missing ones. -1 if no node stands out. */
+static int farthest_behind(const struct stat_job *job, const struct stat_root *root,
+                           uint64_t *received, uint64_t *sent)
 {
     int64_t most = 0;
     int behind = -1;
@@ -431,7 +435,7 @@ static void why_circle(const struct stat_job *job, const struct stat_root *root,
                        size_t cap)
 {
     uint64_t received = 0, sent = 0;
-    int behind = stat_job_behind(job, root, &received, &sent);
+    int behind = farthest_behind(job, root, &received, &sent);
     char name[200];
     if (behind >= 0)
         snprintf(out, cap,

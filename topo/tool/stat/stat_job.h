@@ -45,10 +45,6 @@ struct stat_job {
 /* 0, or -ENOMEM with an empty job; the list outlives the job. */
 int stat_job_make(const struct stat_list *list, struct stat_job *job);
 void stat_job_free(struct stat_job *job);
-/* The node of a circle whose messages received from the circle exceed those sent to it by the most:
- * its own messages are the missing ones. -1 if no node stands out. */
-int stat_job_behind(const struct stat_job *job, const struct stat_root *root, uint64_t *received,
-                    uint64_t *sent);
 /* A flag for each node: it waits for a root, directly or through others. The caller frees the
  * flags; NULL if memory is short. */
 bool *stat_job_waiting(const struct stat_job *job, int circle);
@@ -56,10 +52,6 @@ bool *stat_job_waiting(const struct stat_job *job, int circle);
 void stat_job_why(const struct stat_job *job, const struct stat_root *root, char *out, size_t cap);
 /* "rank 3, python pid 812 on node2". Returns buf. */
 const char *stat_node_name(const struct stat_node *n, char *buf, size_t len);
-
-/* Selects one of two files of one host and pid: that of the living process, else of the one that
- * began last. */
-const struct pvn_stats *stat_later(const struct pvn_stats *a, const struct pvn_stats *b);
 
 void stat_print_job(const struct tool *t, const struct stat_list *list);
 

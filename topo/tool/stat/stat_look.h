@@ -15,8 +15,8 @@
 glob_t stat_directories(char *sysfs, size_t len);
 /* Adds the files and processes that the arguments name; without any, all in the directories. */
 void stat_read_from(struct stat_list *list, const glob_t *dirs, int argc, char **argv);
-/* stat_read_from with this environment's directories. */
-void stat_read(struct stat_list *list, int argc, char **argv);
+/* Adds all files in this environment's directories. */
+void stat_read(struct stat_list *list);
 
 /* Meets the other copies that srun or mpirun started: rank 0 shows the data of all hosts, the
  * others send it theirs. False if there is only one copy, or if they cannot meet: then only this
