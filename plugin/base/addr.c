@@ -228,13 +228,6 @@ bool pvn_addr_same_host(const struct sockaddr *a, const struct sockaddr *b)
     return as_16(a, x) && as_16(b, y) && memcmp(x, y, 16) == 0 && !scopes_differ(a, b);
 }
 
-bool pvn_addr_is_any(const struct sockaddr *sa)
-{
-    if (sa->sa_family == AF_INET)
-        return in4(sa)->sin_addr.s_addr == htonl(INADDR_ANY);
-    return sa->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&in6(sa)->sin6_addr);
-}
-
 /* The four bytes of an IPv4 address, plain or mapped; NULL for any other IPv6 address. */
 static const uint8_t *v4_bytes(const struct sockaddr *sa, uint8_t buf[16])
 {

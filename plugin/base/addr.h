@@ -37,7 +37,6 @@ int pvn_addr_parse(const char *text, struct sockaddr_storage *out, struct pvn_er
  * (::ffff:a.b.c.d) equals the IPv4 address. */
 bool pvn_addr_same_host(const struct sockaddr *a, const struct sockaddr *b);
 
-bool pvn_addr_is_any(const struct sockaddr *sa);
 bool pvn_addr_is_loopback(const struct sockaddr *sa);
 bool pvn_addr_is_link_local(const struct sockaddr *sa);
 

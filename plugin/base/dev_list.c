@@ -69,17 +69,6 @@ bool pvn_dev_list_item_matches(const struct pvn_dev_list *list, const char *item
     return wanted == -1 || port == 0 || wanted == port;
 }
 
-bool pvn_dev_list_passes(const struct pvn_dev_list *list, const char *name, int port)
-{
-    const char *at = list->items, *item;
-    size_t len;
-
-    while (pvn_dev_list_next(&at, &item, &len))
-        if (pvn_dev_list_item_matches(list, item, len, name, port))
-            return !list->exclude;
-    return list->empty || list->exclude;
-}
-
 void pvn_dev_list_place(const char *text, const char *name, int port, int *rail, int *plane)
 {
     struct pvn_dev_list list = pvn_dev_list_parse(text);
@@ -139,6 +128,11 @@ void pvn_dev_list_warn(const char *variable, const char *text)
 bool pvn_dev_list_matches(const char *text, const char *name, int port)
 {
     struct pvn_dev_list list = pvn_dev_list_parse(text);
+    const char *at = list.items, *item;
+    size_t len;
 
-    return pvn_dev_list_passes(&list, name, port);
+    while (pvn_dev_list_next(&at, &item, &len))
+        if (pvn_dev_list_item_matches(&list, item, len, name, port))
+            return !list.exclude;
+    return list.empty || list.exclude;
 }

@@ -35,9 +35,6 @@ bool pvn_dev_list_next(const char **at, const char **item, size_t *len);
 bool pvn_dev_list_item_matches(const struct pvn_dev_list *list, const char *item, size_t len,
                                const char *name, int port);
 
-/* True if the list allows this device: the list names it, or the list excludes and does not name it. */
-bool pvn_dev_list_passes(const struct pvn_dev_list *list, const char *name, int port);
-
 /* The rail and the plane of the item for this device; -1 if the item has none. */
 void pvn_dev_list_place(const char *text, const char *name, int port, int *rail, int *plane);
 
@@ -48,7 +45,7 @@ const char *pvn_dev_list_misplaced(const char *text, size_t *len);
 /* Warns of such an item in the value `text` of `variable`, and suggests a corrected value. */
 void pvn_dev_list_warn(const char *variable, const char *text);
 
-/* pvn_dev_list_passes for a list that is not parsed yet. */
+/* True if the list allows this device: the list names it, or the list excludes and does not name it. */
 bool pvn_dev_list_matches(const char *text, const char *name, int port);
 
 #ifdef __cplusplus

@@ -64,15 +64,3 @@ enum pvn_result pvn_result_of(int code, const struct pvn_err *err)
     /* A positive code is a bug, because all errors are negative. */
     return code < 0 ? from_errno(-code) : PVN_RESULT_INTERNAL_ERROR;
 }
-
-const char *pvn_result_name(enum pvn_result result)
-{
-    static const char *const names[] = {
-        "ncclSuccess",         "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",
-        "ncclInvalidArgument", "ncclInvalidUsage",       "ncclRemoteError", "ncclInProgress",
-    };
-
-    if ((unsigned)result >= sizeof(names) / sizeof(names[0]))
-        return "unknown result";
-    return names[result];
-}

@@ -23,7 +23,4 @@ enum pvn_result {
  * 0 is success, even if `err` has an error. */
 enum pvn_result pvn_result_of(int code, const struct pvn_err *err);
 
-/* The name of a result for messages, e.g. "ncclRemoteError". */
-const char *pvn_result_name(enum pvn_result result);
-
 #endif

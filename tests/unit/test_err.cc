@@ -243,12 +243,4 @@ INSTANTIATE_TEST_SUITE_P(
                       ResultCase{-EBADFD, PVN_FAULT_UNSET, PVN_RESULT_INTERNAL_ERROR},
                       ResultCase{EINVAL, PVN_FAULT_UNSET, PVN_RESULT_INTERNAL_ERROR}));
 
-TEST(Result, ResultsHaveNcclsNames)
-{
-    EXPECT_STREQ("ncclSuccess", pvn_result_name(PVN_RESULT_SUCCESS));
-    EXPECT_STREQ("ncclRemoteError", pvn_result_name(PVN_RESULT_REMOTE_ERROR));
-    EXPECT_STREQ("ncclInProgress", pvn_result_name(PVN_RESULT_IN_PROGRESS));
-    EXPECT_STREQ("unknown result", pvn_result_name(static_cast<pvn_result>(99)));
-}
-
 } // namespace
