@@ -76,7 +76,6 @@ enum { PVN_CU_HOST_PORTABLE = 1 }; /* CU_MEMHOSTALLOC_PORTABLE: pinned for every
     X(cuDeviceGetCount, device_count, 0, (int *))                                                  \
     X(cuDeviceGetAttribute, device_attr, 0, (int *, int, pvn_cu_device))                           \
     X(cuDeviceGetName, device_name, 0, (char *, int, pvn_cu_device))                               \
-    X(cuDeviceGetByPCIBusId, device_by_bus_id, 0, (pvn_cu_device *, const char *))                 \
     X(cuDeviceGetPCIBusId, bus_id, 0, (char *, int, pvn_cu_device))                                \
     X(cuCtxGetCurrent, ctx_current, 0, (pvn_cu_context *))                                         \
     X(cuCtxGetDevice, ctx_device, 0, (pvn_cu_device *))                                            \

@@ -195,19 +195,6 @@ int pvn_cuda_current_device(const struct pvn_cuda *cu, int *dev, struct pvn_err 
     return cr ? cu_error(cu, err, "cuCtxGetDevice", cr) : 0;
 }
 
-int pvn_cuda_device_by_bus_id(const struct pvn_cuda *cu, const char *bus_id, int *dev,
-                              struct pvn_err *err)
-{
-    int rc = check_alive(cu, err);
-    if (rc)
-        return rc;
-    pvn_cu_result cr = cu->api.device_by_bus_id(dev, bus_id);
-    if (cr == PVN_CU_INVALID_DEVICE || cr == PVN_CU_INVALID_VALUE)
-        return pvn_err_set(err, -ENODEV, "CUDA shows no device at PCI address %s to this process",
-                           bus_id);
-    return cr ? cu_error(cu, err, "cuDeviceGetByPCIBusId", cr) : 0;
-}
-
 int pvn_cuda_bus_id(const struct pvn_cuda *cu, int dev, char out[PVN_CUDA_BUS_ID_LEN],
                     struct pvn_err *err)
 {

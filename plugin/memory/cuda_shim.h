@@ -51,8 +51,6 @@ int pvn_cuda_ready(const struct pvn_cuda *cu, int *count, struct pvn_err *err);
 int pvn_cuda_current_device(const struct pvn_cuda *cu, int *dev, struct pvn_err *err);
 /* PCI addresses have the form of sysfs, "0000:0b:00.0": lower case, with a domain of four digits or more. */
 #define PVN_CUDA_BUS_ID_LEN 20
-int pvn_cuda_device_by_bus_id(const struct pvn_cuda *cu, const char *bus_id, int *dev,
-                              struct pvn_err *err);
 int pvn_cuda_bus_id(const struct pvn_cuda *cu, int dev, char out[PVN_CUDA_BUS_ID_LEN],
                     struct pvn_err *err);
 

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -267,20 +266,6 @@ pvn_cu_result cuDeviceGetName(char *name, int len, pvn_cu_device dev)
         return fake_end(PVN_CU_INVALID_DEVICE);
     snprintf(name, (size_t)len, "%s", fake.devs[dev].name);
     return fake_end(PVN_CU_SUCCESS);
-}
-
-pvn_cu_result cuDeviceGetByPCIBusId(pvn_cu_device *dev, const char *bus_id)
-{
-    int rc = fake_begin("cuDeviceGetByPCIBusId", true);
-    if (rc)
-        return rc;
-    for (int i = 0; i < fake.ndevs; i++) {
-        if (!strcasecmp(fake.devs[i].bus_id, bus_id)) {
-            *dev = i;
-            return fake_end(PVN_CU_SUCCESS);
-        }
-    }
-    return fake_end(PVN_CU_INVALID_DEVICE);
 }
 
 pvn_cu_result cuDeviceGetPCIBusId(char *bus_id, int len, pvn_cu_device dev)

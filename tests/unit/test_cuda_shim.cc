@@ -120,11 +120,6 @@ TEST_F(FakeCuda, BusIdsAreAsSysfsWritesThem)
     EXPECT_STREQ(id, "0000:0b:00.0");
     ASSERT_EQ(pvn_cuda_bus_id(cu, 2, id, &why), 0) << why.reason[0];
     EXPECT_STREQ(id, "0001:c3:00.0");
-    int dev = -1;
-    ASSERT_EQ(pvn_cuda_device_by_bus_id(cu, "0000:1b:00.0", &dev, &why), 0) << why.reason[0];
-    EXPECT_EQ(dev, 1);
-    EXPECT_EQ(pvn_cuda_device_by_bus_id(cu, "0000:99:00.0", &dev, &why), -ENODEV);
-    EXPECT_NE(std::string(why.reason[0]).find("0000:99:00.0"), std::string::npos) << why.reason[0];
     EXPECT_EQ(pvn_cuda_bus_id(cu, 17, id, &why), -ENODEV);
 }
 
@@ -431,8 +426,6 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
         {"cuDeviceGetCount", [&] { return pvn_cuda_ready(cu, &n, &why); }},
         {"cuDeviceGetAttribute", [&] { return pvn_cuda_query(cu, 0, &caps, &why); }},
         {"cuDeviceGetName", [&] { return pvn_cuda_query(cu, 0, &caps, &why); }},
-        {"cuDeviceGetByPCIBusId",
-         [&] { return pvn_cuda_device_by_bus_id(cu, "0000:0b:00.0", &n, &why); }},
         {"cuDeviceGetPCIBusId", [&] { return pvn_cuda_bus_id(cu, 0, id, &why); }},
         {"cuCtxGetCurrent", [&] { return pvn_cuda_flush(cu, 1, &why); }},
         {"cuCtxGetDevice", [&] { return pvn_cuda_current_device(cu, &n, &why); }},
