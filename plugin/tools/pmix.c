@@ -69,7 +69,9 @@ static int query(const struct pmix *p, char *host, size_t len)
     return rc;
 }
 
-int pvn_pmix_rank0_host(char *host, size_t len)
+/* The host on which the launcher placed rank 0 of this job. 0 and host, or -ENOENT: no PMIx
+ * launcher (PMIX_NAMESPACE is not set), no libpmix.so.2, or the launcher does not report it. */
+static int rank0_host(char *host, size_t len)
 {
     struct pmix p;
     void *dl;
@@ -90,8 +92,7 @@ int pvn_pmix_find_master(struct pvn_launch_env *le)
 {
     char host[sizeof(le->master)];
 
-    if ((!le->master[0] || le->guessed) && le->nranks > 1 &&
-        pvn_pmix_rank0_host(host, sizeof(host)) == 0) {
+    if ((!le->master[0] || le->guessed) && le->nranks > 1 && rank0_host(host, sizeof(host)) == 0) {
         memcpy(le->master, host, sizeof(host));
         le->guessed = 0;
     }

@@ -89,7 +89,6 @@ TEST(Hist, NothingIsZero)
     auto h = Of({});
 
     EXPECT_EQ(pvn_hist_percentile(h.get(), 0.5), 0);
-    EXPECT_EQ(pvn_hist_mean(h.get()), 0);
     EXPECT_EQ(h->min, 0u);
     EXPECT_EQ(h->max, 0u);
 }
@@ -112,7 +111,6 @@ TEST(Hist, MergedIsAsIfAddedToOne)
     EXPECT_EQ(h->over, 1u);
     EXPECT_EQ(h->min, one->min);
     EXPECT_EQ(h->max, one->max);
-    EXPECT_DOUBLE_EQ(h->sum, one->sum);
     EXPECT_TRUE(std::equal(h->bucket, h->bucket + PVN_HIST_BUCKETS, one->bucket));
     // Merging an empty histogram changes nothing: its minimum of 0 is ignored. An empty one takes all values over.
     pvn_hist_merge(h.get(), Of({}).get());

@@ -146,9 +146,6 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv);
 
 /* Converts "64K", "1.5M", "8G" (powers of 1024) to bytes. 0 or -EINVAL. */
 int pvn_perf_parse_size(const char *s, uint64_t *bytes);
-/* Parses "8,1K,64K-4M,1M-64M*4": a range doubles, or multiplies by the number after '*'. 0 or
- * -EINVAL with why. */
-int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *why, size_t why_len);
 
 /* A number that is equal for equal measurements: ranks on several machines compare it. */
 uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o);

@@ -75,7 +75,9 @@ static int parse_range(char *item, uint64_t *out, int max, int *n)
     return 0;
 }
 
-int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *why, size_t why_len)
+/* Parses "8,1K,64K-4M,1M-64M*4": a range doubles, or multiplies by the number after '*'. 0 or
+ * -EINVAL with why. */
+static int parse_sizes(const char *s, uint64_t *out, int max, int *n, char *why, size_t why_len)
 {
     char *copy = strdup(s), *save = NULL;
     int rc = copy ? 0 : -ENOMEM;
@@ -235,7 +237,7 @@ int pvn_opts_sizes(struct pvn_perf_opts *o, const char *arg)
 {
     char why[160];
 
-    if (pvn_perf_parse_sizes(arg, o->size, PVN_PERF_MAX_SIZES, &o->nsizes, why, sizeof(why)))
+    if (parse_sizes(arg, o->size, PVN_PERF_MAX_SIZES, &o->nsizes, why, sizeof(why)))
         return pvn_opts_bad("--sizes: %s", why);
     return PVN_PERF_OK;
 }

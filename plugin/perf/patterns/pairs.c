@@ -10,7 +10,8 @@
 
 typedef char handle_t[NCCL_NET_HANDLE_MAXSIZE];
 
-int pvn_pairs_talks(const struct pvn_pairs *p, int node)
+/* 1 if this rank has comms with the node. */
+static int talks(const struct pvn_pairs *p, int node)
 {
     int away = abs(node - p->plan.node);
 
@@ -47,7 +48,7 @@ static int listen_all(struct pvn_pairs *p, handle_t *mine)
         int part = i / p->lanes % p->plan.per_peer, node = i / comms_each(p);
         ncclResult_t rc;
 
-        if (!pvn_pairs_talks(p, node))
+        if (!talks(p, node))
             continue;
         c->dev =
             p->r->link[pvn_pairs_channel(&p->plan, pvn_pairs_round(&p->plan, node, 1), part)].dev;
@@ -89,7 +90,7 @@ static int connect_all(struct pvn_pairs *p, handle_t *theirs)
     int each = comms_each(p), waiting = 0, missing = 0, idle;
 
     for (int n = 0; n < p->plan.nodes; n++)
-        waiting += pvn_pairs_talks(p, n) ? 2 * each : 0;
+        waiting += talks(p, n) ? 2 * each : 0;
     p->r->idle = 0;
     while (waiting) {
         int came = 0;
@@ -97,7 +98,7 @@ static int connect_all(struct pvn_pairs *p, handle_t *theirs)
         if (pvn_rank_stops(p->r))
             return -1;
         for (int i = 0; i < p->plan.nodes * each; i++) {
-            int rc = pvn_pairs_talks(p, i / each) ? connect_one(p, &p->comm[i], theirs[i]) : 0;
+            int rc = talks(p, i / each) ? connect_one(p, &p->comm[i], theirs[i]) : 0;
 
             if (rc < 0)
                 return -1;
@@ -167,7 +168,7 @@ static int connect_and_measure(struct pvn_pairs *p)
     int comms = 0, rc = connect_pairs(p);
 
     for (int n = 0; n < p->plan.nodes; n++)
-        comms += pvn_pairs_talks(p, n) ? 2 * comms_each(p) : 0;
+        comms += talks(p, n) ? 2 * comms_each(p) : 0;
     if (comms)
         p->r->rss_per_comm = (pvn_rank_resident() - before) / comms;
     return rc;

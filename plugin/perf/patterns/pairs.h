@@ -74,7 +74,4 @@ static inline int pvn_pairs_pool(const struct pvn_pairs *p, int send)
     return (slots < PVN_PAIRS_BATCH ? PVN_PAIRS_BATCH : slots) * (send ? p->plan.group : 1);
 }
 
-/* 1 if this rank has comms with the node. */
-int pvn_pairs_talks(const struct pvn_pairs *p, int node);
-
 #endif

@@ -207,9 +207,9 @@ static int pass_sends(struct pvn_ring *g, int *waits)
     return moved;
 }
 
-/* Progresses every channel, as NCCL's proxy does. A channel that nobody progresses does not notice
- * faults, and other channels may wait for it. */
-int pvn_ring_complete_sends(struct pvn_ring *g)
+/* Completes the sends of earlier runs. Progresses every channel, as NCCL's proxy does: a channel
+ * that nobody progresses does not notice faults, and other channels may wait for it. */
+static int complete_sends(struct pvn_ring *g)
 {
     int waits;
 
@@ -299,7 +299,7 @@ static int run_ring(void *arg, uint64_t iters)
 
     if (g->r->nranks == 1)
         return copy_alone(g, iters);
-    if (pvn_ring_complete_sends(g))
+    if (complete_sends(g))
         return -1;
     for (int i = 0; i < g->r->o->channels; i++) {
         struct pvn_ring_channel *c = &g->ch[i];
@@ -479,7 +479,7 @@ static int deregister(struct pvn_ring *g)
 int pvn_ring_close(struct pvn_ring *g, int rc)
 {
     if (!rc)
-        rc = pvn_ring_complete_sends(g);
+        rc = complete_sends(g);
     if (!rc)
         rc = deregister(g);
     g->r->boot.work = NULL;

@@ -32,8 +32,6 @@ struct pvn_ring {
 int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uint64_t out_bytes);
 /* Selects the next collective and its number of elements (struct pvn_ring_shape). */
 void pvn_ring_shape_to(struct pvn_ring *g, enum pvn_collective what, uint64_t count);
-/* Completes the sends of earlier runs. */
-int pvn_ring_complete_sends(struct pvn_ring *g);
 /* rc: the run's result. After a success this completes everything and frees it. */
 int pvn_ring_close(struct pvn_ring *g, int rc);
 

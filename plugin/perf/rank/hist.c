@@ -47,7 +47,6 @@ void pvn_hist_add(struct pvn_hist *h, uint64_t ns)
     if (ns > h->max)
         h->max = ns;
     h->count++;
-    h->sum += (double)ns;
     if (ns > PVN_HIST_MAX)
         h->over++;
     else
@@ -62,14 +61,8 @@ void pvn_hist_merge(struct pvn_hist *h, const struct pvn_hist *from)
         h->max = from->max;
     h->count += from->count;
     h->over += from->over;
-    h->sum += from->sum;
     for (unsigned i = 0; i < PVN_HIST_BUCKETS; i++)
         h->bucket[i] += from->bucket[i];
-}
-
-double pvn_hist_mean(const struct pvn_hist *h)
-{
-    return h->count ? h->sum / (double)h->count : 0;
 }
 
 double pvn_hist_percentile(const struct pvn_hist *h, double q)

@@ -3,8 +3,8 @@
 /*
  * Distribution of times in constant memory: a histogram with buckets that are linear within each
  * power of two. A value read from it, for example a percentile, differs from the measured one by at
- * most the fraction PVN_HIST_ERROR, from 1 ns to PVN_HIST_MAX. The smallest value, the largest
- * value and the sum are exact. Histograms can be merged without further loss.
+ * most the fraction PVN_HIST_ERROR, from 1 ns to PVN_HIST_MAX. The smallest and the largest
+ * value are exact. Histograms can be merged without further loss.
  */
 #ifndef PVN_PERF_HIST_H
 #define PVN_PERF_HIST_H
@@ -26,7 +26,6 @@ struct pvn_hist {
     uint64_t count;    /* number of values */
     uint64_t over;     /* values above PVN_HIST_MAX, which are in no bucket */
     uint64_t min, max; /* ns; 0 if there is no value */
-    double sum;        /* ns */
     uint64_t bucket[PVN_HIST_BUCKETS];
 };
 
@@ -41,7 +40,6 @@ void pvn_hist_merge(struct pvn_hist *h, const struct pvn_hist *from);
  * PVN_HIST_MAX.
  */
 double pvn_hist_percentile(const struct pvn_hist *h, double q);
-double pvn_hist_mean(const struct pvn_hist *h);
 
 /* Bucket i holds the values from *low to *high, both included. */
 void pvn_hist_range(unsigned i, uint64_t *low, uint64_t *high);

@@ -99,14 +99,16 @@ double pvn_baseline_median(const struct pvn_baseline *b, const struct pvn_report
     return row ? json_number_value(json_object_get(row, "median")) : -1;
 }
 
-enum pvn_verdict pvn_baseline_verdict(const struct pvn_summary *s, double median,
-                                      int tolerance_percent)
+/* Compares s with an earlier median, which is above 0. AS_BEFORE: they differ by at most
+ * tolerance_percent of it. */
+enum verdict { AS_BEFORE, BETTER, WORSE };
+static enum verdict verdict_of(const struct pvn_summary *s, double median, int tolerance_percent)
 {
     double ratio = s->median / median, by = tolerance_percent / 100.0;
 
     if (pvn_report_is_time(&s->key))
-        return ratio > 1 + by ? PVN_WORSE : ratio < 1 - by ? PVN_BETTER : PVN_AS_BEFORE;
-    return ratio < 1 - by ? PVN_WORSE : ratio > 1 + by ? PVN_BETTER : PVN_AS_BEFORE;
+        return ratio > 1 + by ? WORSE : ratio < 1 - by ? BETTER : AS_BEFORE;
+    return ratio < 1 - by ? WORSE : ratio > 1 + by ? BETTER : AS_BEFORE;
 }
 
 /* Prints the known differences between the two runs. */
@@ -124,7 +126,7 @@ static void print_head(const struct pvn_baseline *b, const struct pvn_report *re
 }
 
 static void print_row(const struct pvn_baseline *b, const struct pvn_report *rep,
-                      const struct pvn_summary *s, double then, enum pvn_verdict verdict)
+                      const struct pvn_summary *s, double then, enum verdict verdict)
 {
     static const char *const words[] = {"", "  better", "  WORSE"};
     const char *before = pvn_json_text(find_row(b, rep, s), "via");
@@ -157,11 +159,10 @@ int pvn_baseline_compare(const struct pvn_baseline *b, const struct pvn_report *
     for (int i = 0; i < n; i++) {
         const struct pvn_summary *s = &sum[i];
         double then = pvn_baseline_median(b, rep, s);
-        enum pvn_verdict verdict =
-            then > 0 ? pvn_baseline_verdict(s, then, rep->o->tolerance) : PVN_AS_BEFORE;
+        enum verdict verdict = then > 0 ? verdict_of(s, then, rep->o->tolerance) : AS_BEFORE;
 
         both += then > 0;
-        worse += verdict == PVN_WORSE;
+        worse += verdict == WORSE;
         if (!rep->o->quiet && strcmp(s->key.test, "bucket") != 0)
             print_row(b, rep, s, then, verdict);
     }

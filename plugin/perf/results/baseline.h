@@ -27,12 +27,6 @@ void pvn_baseline_free(struct pvn_baseline *b);
 double pvn_baseline_median(const struct pvn_baseline *b, const struct pvn_report *rep,
                            const struct pvn_summary *s);
 
-/* Compares s with an earlier median, which is above 0. AS_BEFORE: they differ by at most
- * tolerance_percent of it. */
-enum pvn_verdict { PVN_AS_BEFORE, PVN_BETTER, PVN_WORSE };
-enum pvn_verdict pvn_baseline_verdict(const struct pvn_summary *s, double median,
-                                      int tolerance_percent);
-
 /* Compares all figures, and prints the result on the report's text unless --quiet. Returns the
  * number of figures that are worse than --tolerance allows, or -1 with a message on stderr: the
  * runs have no figure in common, or memory is short. */
