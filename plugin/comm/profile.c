@@ -146,7 +146,7 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 /* Searches only if libraries have come or gone: a search takes 3 to 14 ms among 412 libraries, and
  * a process may have a thousand comms. A thread that finds another one at it, or the child of a
  * process in which one was, searches without a record. */
-bool pvn_profile_loaded(void)
+static bool profiler_loaded(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct loads then;
@@ -342,36 +342,6 @@ static const struct pvn_lane_profiler profiler = {posted, announced, came};
 
 /* ---- a comm's profile ---- */
 
-struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n)
-{
-    ncclProfilerCallback_t callback = atomic_load(&nccl_callback);
-    struct pvn_profile *p = callback && pvn_profile_loaded() ? calloc(1, sizeof(*p)) : NULL;
-
-    if (!p)
-        return NULL;
-    p->callback = callback;
-    p->nlanes = n;
-    for (int i = 0; i < n; i++) {
-        p->lane[i] = (struct profiled_lane){p, lanes[i], devs[i]};
-        lanes[i]->profile = &p->lane[i];
-        lanes[i]->trace = transfer_begins;
-        lanes[i]->profiler = &profiler;
-        lanes[i]->moves |= PVN_LANE_MOVES_PROFILED;
-    }
-    return p;
-}
-
-void pvn_profile_free(struct pvn_profile *p)
-{
-    for (int i = 0; p && i < p->nlanes; i++) {
-        p->lane[i].lane->moves &= (uint8_t)~PVN_LANE_MOVES_PROFILED;
-        p->lane[i].lane->trace = NULL;
-    }
-    while (p && p->nopen > 0)
-        stop(p, &p->open[p->nopen - 1]);
-    free(p);
-}
-
 /* A lane's device as NCCL numbers it. */
 static int device_of_lane(const struct pvn_conn *conn, int k)
 {
@@ -386,9 +356,31 @@ static int device_of_lane(const struct pvn_conn *conn, int k)
 
 struct pvn_profile *pvn_profile_of(const struct pvn_conn *conn)
 {
-    int dev[PVN_MAX_LANES];
+    ncclProfilerCallback_t callback = atomic_load(&nccl_callback);
+    struct pvn_profile *p = callback && profiler_loaded() ? calloc(1, sizeof(*p)) : NULL;
 
-    for (int i = 0; i < conn->nlanes; i++)
-        dev[i] = device_of_lane(conn, i);
-    return pvn_profile_new(conn->lane, dev, conn->nlanes);
+    if (!p)
+        return NULL;
+    p->callback = callback;
+    p->nlanes = conn->nlanes;
+    for (int i = 0; i < p->nlanes; i++) {
+        struct pvn_lane *l = conn->lane[i];
+        p->lane[i] = (struct profiled_lane){p, l, device_of_lane(conn, i)};
+        l->profile = &p->lane[i];
+        l->trace = transfer_begins;
+        l->profiler = &profiler;
+        l->moves |= PVN_LANE_MOVES_PROFILED;
+    }
+    return p;
+}
+
+void pvn_profile_free(struct pvn_profile *p)
+{
+    for (int i = 0; p && i < p->nlanes; i++) {
+        p->lane[i].lane->moves &= (uint8_t)~PVN_LANE_MOVES_PROFILED;
+        p->lane[i].lane->trace = NULL;
+    }
+    while (p && p->nopen > 0)
+        stop(p, &p->open[p->nopen - 1]);
+    free(p);
 }

@@ -15,8 +15,6 @@
 #ifndef PVN_COMM_PROFILE_H
 #define PVN_COMM_PROFILE_H
 
-#include <stdbool.h>
-
 #include "connect/handshake.h"
 #include "engine/lane.h"
 #include "nccl/types.h"
@@ -26,15 +24,8 @@ struct pvn_profile;
 /* NCCL's callback, as given to init; NULL: none. It belongs to the process. */
 void pvn_profile_set_callback(ncclProfilerCallback_t callback);
 
-/* True if a profiler plugin is loaded into this process. */
-bool pvn_profile_loaded(void);
-
-/*
- * Reports events of these n lanes from now on. devs: the lanes' devices as NCCL numbers them. NULL:
- * there is no callback, no profiler or no memory, and the lanes do not change.
- */
-struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n);
-/* pvn_profile_new for a connection's lanes. */
+/* Reports events of the connection's lanes from now on. NULL: there is no callback, no profiler or
+ * no memory, and the lanes do not change. */
 struct pvn_profile *pvn_profile_of(const struct pvn_conn *conn);
 /* Detaches the profiler from the lanes. Events that have not stopped are stopped, because their
  * transfers have ended with the lanes, done or not. NULL is allowed. */
