@@ -16,7 +16,7 @@ enum {
     CLOCK_EVERY = 16 /* progress calls between two readings of the clock (a power of two) */
 };
 
-bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap)
+static bool any_has(struct pvn_lane *const *lanes, int nlanes, unsigned cap)
 {
     for (int i = 0; i < nlanes; i++)
         if (lanes[i]->caps & cap)
@@ -26,9 +26,9 @@ bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap)
 
 int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes)
 {
-    if (!eng_have(lanes, nlanes, PVN_LANE_NEEDS_CTS))
+    if (!any_has(lanes, nlanes, PVN_LANE_NEEDS_CTS))
         return rx->match ? 0 : eng_match_new(rx);
-    return eng_have(lanes, nlanes, PVN_LANE_PLACES) ? eng_place_new(rx) : 0;
+    return any_has(lanes, nlanes, PVN_LANE_PLACES) ? eng_place_new(rx) : 0;
 }
 
 static struct receiver *receiver_new(const struct pvn_engine *e)
@@ -60,8 +60,8 @@ static struct sender *sender_new(const struct pvn_engine *e)
 void eng_use_lanes(struct pvn_engine *e)
 {
     const struct pvn_engine_cfg *cfg = &e->cfg;
-    e->needs_cts = eng_have(cfg->lanes, cfg->nlanes, PVN_LANE_NEEDS_CTS);
-    e->places = e->needs_cts && eng_have(cfg->lanes, cfg->nlanes, PVN_LANE_PLACES);
+    e->needs_cts = any_has(cfg->lanes, cfg->nlanes, PVN_LANE_NEEDS_CTS);
+    e->places = e->needs_cts && any_has(cfg->lanes, cfg->nlanes, PVN_LANE_PLACES);
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
     e->watch = cfg->nlanes > 1 ? &e->no_watch : &cfg->lanes[0]->watch;

@@ -354,8 +354,6 @@ int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *f
 
 /* engine.c */
 int eng_kick_all(struct pvn_engine *e); /* kicks the lanes with kick_due */
-/* True if one of these lanes has the capability. */
-bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap);
 /* Allocates what a receiver needs for these lanes and does not have yet. 0 or -ENOMEM. */
 int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes);
 /* Sets up the engine for the lanes of cfg, and the lanes for the engine. */
