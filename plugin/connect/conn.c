@@ -56,7 +56,7 @@ bool pvn_conn_may_follow(enum pvn_conn_state from, enum pvn_conn_state to)
     return (states[from].next >> to & 1) != 0;
 }
 
-enum pvn_phase conn_phase(const struct pvn_conn *c)
+static enum pvn_phase phase_of(const struct pvn_conn *c)
 {
     return states[c->state].phase;
 }
@@ -233,7 +233,7 @@ int conn_fail_now(struct pvn_conn *c, struct pvn_err *err)
         pvn_conn_locate(c, -1, err);
     if (err->hint == 0)
         pvn_err_set_hint(
-            err, pvn_hint_id_find(PVN_HINT_ERRNO, err->code, conn_phase(c), PVN_PAST_NEVER_WORKED));
+            err, pvn_hint_id_find(PVN_HINT_ERRNO, err->code, phase_of(c), PVN_PAST_NEVER_WORKED));
     pvn_err_add(err, "connection set-up failed in state %s", states[c->state].name);
     return pvn_conn_fail(c, err);
 }

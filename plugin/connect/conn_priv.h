@@ -13,7 +13,6 @@ void conn_goto(struct pvn_conn *c, enum pvn_conn_state to);
 int conn_fail_now(struct pvn_conn *c, struct pvn_err *err);
 /* Updates the peer's name in messages once more is known about it. */
 void conn_name_peer(struct pvn_conn *c);
-enum pvn_phase conn_phase(const struct pvn_conn *c);
 /* Names the step of the present state that is not done yet, and so which end has to act; for
  * messages. */
 const char *conn_doing(const struct pvn_conn *c);
