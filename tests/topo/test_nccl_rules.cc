@@ -526,7 +526,6 @@ TEST(Env, DefaultsAreNccls)
     EXPECT_EQ(-1, env.gdr_level);
     EXPECT_EQ(-1, env.gdr_read);
     EXPECT_EQ(2, env.cross_nic);
-    EXPECT_EQ(2, env.p2p_pxn_level);
     EXPECT_TRUE(env.gdr_c2c && env.pxn_c2c && env.dmabuf);
     EXPECT_FALSE(env.pxn_disable || env.nvb_disable);
     EXPECT_EQ(PVN_TOPO_MERGE_PORT, env.merge_level);
@@ -556,13 +555,11 @@ TEST(Env, WhatIsEmptyOrTooLargeIsUnset)
                                           {"NCCL_PXN_DISABLE", text},
                                           {"NCCL_PXN_C2C", text},
                                           {"NCCL_NVB_DISABLE", text},
-                                          {"NCCL_CROSS_NIC", text},
-                                          {"NCCL_P2P_PXN_LEVEL", text}});
+                                          {"NCCL_CROSS_NIC", text}});
         EXPECT_EQ(-1, env.gdr_read);
         EXPECT_TRUE(env.gdr_c2c && env.dmabuf && env.pxn_c2c);
         EXPECT_FALSE(env.gdr_mlopart || env.pxn_disable || env.nvb_disable);
         EXPECT_EQ(2, env.cross_nic);
-        EXPECT_EQ(2, env.p2p_pxn_level);
     }
     EXPECT_STREQ("", nccl_env({{"NCCL_P2P_LEVEL", ""}, {"NCCL_NET_GDR_LEVEL", ""}}).bad);
     EXPECT_EQ(-1, nccl_env({{"NCCL_NET_GDR_READ", "-2"}}).gdr_read) << "NCCL's default";

@@ -132,7 +132,6 @@ void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
         .dmabuf = true,
         .pxn_c2c = true,
         .cross_nic = 2,
-        .p2p_pxn_level = 2,
         .merge_level = PVN_TOPO_MERGE_PORT,
     };
     if (!get)
@@ -153,7 +152,6 @@ void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
     env->pxn_c2c = number(get, user, "NCCL_PXN_C2C", 1) != 0;
     env->nvb_disable = number(get, user, "NCCL_NVB_DISABLE", 0) != 0;
     env->cross_nic = number(get, user, "NCCL_CROSS_NIC", 2);
-    env->p2p_pxn_level = number(get, user, "NCCL_P2P_PXN_LEVEL", 2);
     load_policy(env, get("NCCL_NETDEVS_POLICY", user));
     load_merge_level(env, get("NCCL_NET_MERGE_LEVEL", user));
     if ((text = get("NCCL_NET_MERGE_POLICY", user))) {

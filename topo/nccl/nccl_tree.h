@@ -70,7 +70,6 @@ struct pvn_topo_nccl_env {
     bool pxn_c2c;                         /* NCCL_PXN_C2C, default 1 */
     bool nvb_disable;                     /* NCCL_NVB_DISABLE, default 0 */
     int cross_nic;                        /* NCCL_CROSS_NIC, default 2 */
-    int p2p_pxn_level;                    /* NCCL_P2P_PXN_LEVEL, default 2 */
     enum pvn_topo_netdevs_policy netdevs; /* NCCL_NETDEVS_POLICY, default AUTO */
     int netdevs_max;                      /* n of MAX:n */
     int merge_level;                      /* NCCL_NET_MERGE_LEVEL: PVN_TOPO_MERGE_PORT by default */
