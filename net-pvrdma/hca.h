@@ -12,7 +12,6 @@
 #include <infiniband/verbs.h>
 #include <net/if.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"

@@ -14,7 +14,6 @@
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/poller.h"
-#include "nccl/types.h"
 
 enum { MAX_PORTS = 256 };
 

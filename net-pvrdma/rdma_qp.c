@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "connect/wire.h"
-
 enum {
     /* The most requests that a queue pair can have in flight: a full ring of chunks, two requests each. */
     SEND_SLOTS = 2 * RECORD_RING

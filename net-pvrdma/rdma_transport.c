@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/dev_list.h"
 #include "base/log.h"
 #include "base/param.h"

@@ -4,7 +4,6 @@
 #include "config.h"
 #include "net-tcp/iface.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>

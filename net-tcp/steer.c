@@ -3,7 +3,6 @@
 #include "config.h"
 #include "net-tcp/steer.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

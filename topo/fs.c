@@ -5,11 +5,9 @@
 #include "topo/pvn_topo.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 void pvn_topo_fs_close(struct pvn_topo_fs *fs)

@@ -4,7 +4,6 @@
 #include "abi/common.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <time.h>
 
 #include "comm/comm.h"

@@ -4,7 +4,6 @@
 #include "config.h"
 #include "abi/common.h"
 #include "comm/plugin.h"
-#include "engine/lane.h"
 #include "nccl/net_v10.h"
 
 static ncclResult_t init_v10(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)

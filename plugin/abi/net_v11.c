@@ -3,7 +3,6 @@
 /* NCCL's net plugin interface, version 11: see nccl/net_v11.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "engine/lane.h"
 #include "nccl/net_v11.h"
 
 static ncclResult_t init_v11(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config,

@@ -3,7 +3,6 @@
 /* NCCL's net plugin interface, version 12: see nccl/net_v12.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "engine/lane.h"
 #include "nccl/net_v12.h"
 
 static ncclResult_t init_v12(void **ctx, uint64_t commId, ncclNetCommConfig_v12_t *config,

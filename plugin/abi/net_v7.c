@@ -3,7 +3,6 @@
 /* NCCL's net plugin interface, version 7: see nccl/net_v7.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "engine/lane.h"
 #include "nccl/net_v7.h"
 
 static ncclResult_t init_v7(ncclDebugLogger_t logFunction)

@@ -3,7 +3,6 @@
 /* NCCL's net plugin interface, version 8: see nccl/net_v8.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "engine/lane.h"
 #include "nccl/net_v8.h"
 
 static ncclResult_t init_v8(ncclDebugLogger_t logFunction)

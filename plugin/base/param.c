@@ -3,7 +3,6 @@
 #include "config.h"
 #include "base/param.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 #include "base/poller.h"
 #include "base/thread.h"
 #include "comm/comm_priv.h"
-#include "comm/device.h"
 
 /* The first and the longest pause between two looks at a comm that nobody calls. It doubles each
  * time. */

@@ -12,7 +12,6 @@
 #include "comm/device.h"
 #include "base/fork.h"
 #include "base/fork_fds.h"
-#include "base/hints.h"
 #include "comm/placement.h"
 #include "base/param.h"
 #include "base/poller.h"

@@ -23,8 +23,6 @@
 #ifndef PVN_COMM_PLUGIN_H
 #define PVN_COMM_PLUGIN_H
 
-#include <stdint.h>
-
 #include "base/err.h"
 #include "base/log.h"
 

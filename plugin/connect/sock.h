@@ -12,9 +12,6 @@
 #ifndef PVN_CONNECT_SOCK_H
 #define PVN_CONNECT_SOCK_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 
 #include "base/err.h"

@@ -15,7 +15,6 @@
 
 #include <signal.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/clock.h"

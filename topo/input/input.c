@@ -3,7 +3,6 @@
 /* Recognises the form of an input and calls the reader of that form. */
 #include "topo/input/input.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -3,12 +3,10 @@
 /* Reader of the text of lspci -vv (better -vvnn -D, and as root): one block of lines for each
  * function. Text around the blocks is skipped, and so are a shell's prompt and the marks of a quote
  * before the address. Field names: pciutils 3.x, ls-caps.c and ls-ecaps.c. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "topo/input/input.h"
 #include "topo/input/synth.h"

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "perf/jobs/serve_proto.h"
 #include "perf/rank/stop.h"

@@ -14,7 +14,6 @@
 
 #include "base/version.h"
 #include "perf/rank/messages.h"
-#include "perf/driver/netdrv.h"
 #include "perf/patterns/p2p_flow.h"
 
 #define MAGIC 0x70767366u

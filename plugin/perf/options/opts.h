@@ -4,7 +4,6 @@
 #ifndef PVN_PERF_OPTS_H
 #define PVN_PERF_OPTS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "perf/workload/values.h"

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "perf/patterns/p2p.h"
 #include "perf/patterns/p2p_soak.h"

@@ -9,7 +9,6 @@
 #define PVN_PERF_OWN_STATS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "stats/stat_via.h"

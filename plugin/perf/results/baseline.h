@@ -5,7 +5,6 @@
 #ifndef PVN_PERF_BASELINE_H
 #define PVN_PERF_BASELINE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus

@@ -5,13 +5,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/boot.h"
+#include "base/clock.h"
 
 /* The key of the model's name: x86 has "model name", other architectures "Model", "cpu model" or
  * nothing. */

@@ -7,7 +7,6 @@
 #ifndef PVN_PERF_MODEL_H
 #define PVN_PERF_MODEL_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus

@@ -6,8 +6,6 @@
 #ifndef PVN_TOPO_TOOL_STAT_ROOM_H
 #define PVN_TOPO_TOOL_STAT_ROOM_H
 
-#include <stdbool.h>
-
 struct json_t;
 
 /* Adds the directory of this environment if no file can be created in it. */
