@@ -95,6 +95,6 @@ tests_bench_memcache_SOURCES = tests/bench/memcache.c
 tests_bench_memcache_LDADD = libpvn-core.la
 
 PVN_TESTS += tests/unit/test_stats
-tests_unit_test_stats_SOURCES = tests/unit/test_stats.cc
+tests_unit_test_stats_SOURCES = tests/unit/test_stats.cc tests/unit/stats_files.h
 tests_unit_test_stats_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_stats_LDADD = libpvn-core.la $(TEST_LDADD)
