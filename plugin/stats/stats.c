@@ -36,9 +36,9 @@ _Static_assert(sizeof(struct pvn_stat_head) % 64 == 0 && sizeof(struct pvn_stat_
                    offsetof(struct pvn_stat_row, live) % 64 == 0,
                "live counters have cache lines of their own");
 
-/* Names that are tried: several copies of the plugin in one process, and files left by earlier
- * owners of its pid. */
-enum { NAMES = 16 };
+/* Names that are tried: of several copies of the plugin in one process, and of the files that a start
+ * keeps, which may all be those of this process's earlier failures. */
+enum { NAMES = 16 + PVN_STATS_KEEP };
 
 struct pvn_stat {
     unsigned epoch; /* of the process that the row belongs to, see fork.h */

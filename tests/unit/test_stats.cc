@@ -198,6 +198,21 @@ TEST_F(Stats, AFailureIsKept)
     EXPECT_EQ(1u, files().size());
 }
 
+// A job that restarts within its process, each time after a failure, keeps a file of each life.
+TEST_F(Stats, AProcessThatFailsAgainAndAgainHasAFileEachTime)
+{
+    const int lives = 2 * PVN_STATS_KEEP;
+    for (int i = 0; i < lives; i++) {
+        pvn_stats_open(12);
+        ASSERT_STRNE("", pvn_stats_path()) << "life " << i << ": " << said;
+        pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+        pvn_stat_state(s, PVN_STAT_FAILED, "FAILED", "the peer was killed");
+        pvn_stat_end(s);
+        pvn_stats_close();
+    }
+    EXPECT_EQ(static_cast<size_t>(PVN_STATS_KEEP) + 1, files().size()) << "the newest of them";
+}
+
 TEST_F(Stats, MoreCommsThanRows)
 {
     pvn_stats_open(12);
@@ -481,7 +496,7 @@ TEST_F(Stats, ALinkInPlaceOfTheDirectory)
     std::string victim = top + "/victim";
     mkdir(dir.c_str(), 0700);
     spill(victim, "precious");
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16 + PVN_STATS_KEEP; i++) {
         std::string name = dir + "/" + std::to_string(id.pid) + "-" + std::to_string(id.start) +
                            "-" + std::to_string(i) + ".stat";
         ASSERT_EQ(0, symlink(victim.c_str(), name.c_str()));
