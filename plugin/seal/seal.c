@@ -323,6 +323,9 @@ void pvn_seal_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
     atomic_store(&streams, 0);
+    context = NULL;
+    method = NULL;
+    made = false;
     pvn_ssl_after_fork();
 }
 

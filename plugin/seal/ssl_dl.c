@@ -107,6 +107,8 @@ void pvn_ssl_forget(void)
 void pvn_ssl_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
+    /* Another thread of the parent may have held a lock of the context. */
+    atomic_store(&loaded, NULL);
 }
 
 const struct pvn_ssl *pvn_ssl_get(void)

@@ -79,6 +79,14 @@ PVN_TESTS += tests/unit/test_seal_kernel
 tests_unit_test_seal_kernel_SOURCES = tests/unit/test_seal_kernel.cc tests/unit/seal_ends.h
 tests_unit_test_seal_kernel_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_seal_kernel_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
+
+# The test replaces functions of the C library, as this sanitizer does.
+if !SANITIZE_THREAD
+PVN_TESTS += tests/unit/test_seal_fork
+tests_unit_test_seal_fork_SOURCES = tests/unit/test_seal_fork.cc tests/unit/seal_ends.h
+tests_unit_test_seal_fork_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_seal_fork_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
+endif
 endif
 
 # The test replaces calloc, as the sanitizers do.
