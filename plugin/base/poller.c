@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/fork_fds.h"
 
 /*
  * `word` is generation << 2 | state. An event carries the generation with which its watch was armed. READY is set by one
@@ -39,19 +40,38 @@ static _Atomic(struct pvn_watch *) blocks[BLOCKS];
 static atomic_int epfd = -1;
 static _Atomic uint64_t last_poll_ns;
 
+/* The caller of these holds the lock. A forked child keeps no copy of the descriptor. */
+static int open_epfd(void)
+{
+    int fd, rc;
+
+    pvn_fork_fds_lock();
+    fd = epoll_create1(EPOLL_CLOEXEC);
+    rc = fd < 0 ? -errno : 0;
+    pvn_fork_fds_add(fd);
+    pvn_fork_fds_unlock();
+    atomic_store(&epfd, fd);
+    return rc;
+}
+
+static void close_epfd(void)
+{
+    int fd = atomic_load(&epfd);
+
+    pvn_fork_fds_lock();
+    pvn_fork_fds_remove(fd);
+    close(fd);
+    pvn_fork_fds_unlock();
+    atomic_store(&epfd, -1);
+}
+
 int pvn_poller_get(void)
 {
     int rc = 0;
 
     pthread_mutex_lock(&lock);
-    if (users == 0) {
-        int fd = epoll_create1(EPOLL_CLOEXEC);
-
-        if (fd < 0)
-            rc = -errno;
-        else
-            atomic_store(&epfd, fd);
-    }
+    if (users == 0)
+        rc = open_epfd();
     if (rc == 0)
         users++;
     pthread_mutex_unlock(&lock);
@@ -75,8 +95,7 @@ void pvn_poller_put(void)
 {
     pthread_mutex_lock(&lock);
     if (users > 0 && --users == 0) {
-        close(atomic_load(&epfd));
-        atomic_store(&epfd, -1);
+        close_epfd();
         if (in_use == 0)
             forget_blocks();
     }
@@ -88,8 +107,6 @@ void pvn_poller_after_fork(void)
     int i;
 
     pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
-    if (atomic_load(&epfd) >= 0)
-        close(atomic_load(&epfd));
     atomic_store(&epfd, -1);
     users = 0;
     in_use = 0;

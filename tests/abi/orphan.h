@@ -25,6 +25,13 @@ inline bool is_tcp(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 && protocol == IPPROTO_TCP;
 }
 
+inline bool is_epoll(int fd)
+{
+    char path[64], target[64] = "";
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "eventpoll");
+}
+
 inline bool is_open(int fd)
 {
     return fcntl(fd, F_GETFD) >= 0;
@@ -35,7 +42,7 @@ inline bool is_open(int fd)
 struct Orphan {
     std::atomic<pid_t> pid{0}; // set after the other members
     int connections = 0;       // the rank's TCP sockets, made by the plugin
-    int kept = 0;              // how many of them the child still has
+    int kept = 0;              // how many of them and of its epoll descriptors the child still has
     int others_closed = 0;     // other descriptors of the rank that the child lacks
     bool application = false;  // the child has the application's own socket
 
@@ -56,12 +63,14 @@ struct Orphan {
     {
         const std::set<int> before = descriptors();
         const int own = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        std::vector<int> tcp, others;
+        std::vector<int> tcp, epoll, others;
         for (int fd : before)
-            (is_tcp(fd) ? tcp : others).push_back(fd);
+            (is_tcp(fd) ? tcp : is_epoll(fd) ? epoll : others).push_back(fd);
         if (fork() == 0) {
             connections = static_cast<int>(tcp.size());
             for (int fd : tcp)
+                kept += is_open(fd);
+            for (int fd : epoll)
                 kept += is_open(fd);
             for (int fd : others)
                 others_closed += !is_open(fd);

@@ -89,7 +89,8 @@ TEST_F(Poller, BadDescriptorIsRefused)
     EXPECT_EQ(before, pvn_poller_watches());
 }
 
-TEST_F(Poller, DescriptorIsCloseOnExec)
+// Number of the process's epoll descriptors. Each has to be close-on-exec.
+int descriptors()
 {
     int found = 0;
     for (int fd = 0; fd < 256; fd++) {
@@ -101,7 +102,12 @@ TEST_F(Poller, DescriptorIsCloseOnExec)
             EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC);
         }
     }
-    EXPECT_EQ(1, found);
+    return found;
+}
+
+TEST_F(Poller, DescriptorIsCloseOnExec)
+{
+    EXPECT_EQ(1, descriptors());
 }
 
 // Owners add a watch, arm it, wait for their byte and remove it, while other threads poll. No event
@@ -180,6 +186,40 @@ TEST_F(Poller, AForkedChildTouchesNothing)
     EXPECT_EQ(1, pvn_poller_poll_now()) << "the child's remove left the parent's watch alone";
     EXPECT_TRUE(pvn_poller_ready(w));
     pvn_poller_remove(w);
+}
+
+// A daemon closes what it has inherited and opens files of its own, before it initialises the plugin.
+TEST_F(Poller, AForkedChildClosesNoDescriptorOfItsOwn)
+{
+    ASSERT_EQ(0, pvn_fork_mark());
+    pid_t pid = fork();
+    if (pid == 0) {
+        enum { FDS = 64 };
+        int lost = 0;
+        for (int fd = 3; fd < FDS; fd++)
+            close(fd);
+        while (open("/dev/null", O_RDONLY | O_CLOEXEC) < FDS)
+            ;
+        pvn_poller_after_fork();
+        for (int fd = 3; fd < FDS; fd++)
+            lost += fcntl(fd, F_GETFD) < 0;
+        _exit(lost);
+    }
+    int status;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+}
+
+TEST_F(Poller, AForkedChildHasNoCopyOfTheDescriptor)
+{
+    ASSERT_EQ(1, descriptors());
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(descriptors());
+    int status;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+    EXPECT_EQ(1, descriptors()) << "the parent keeps its own";
 }
 
 } // namespace
