@@ -334,7 +334,7 @@ static void report_no_files(struct pvn_listener *l, const struct pvn_err *err)
 static bool build_room(struct pvn_listener *l)
 {
     if (!l->room)
-        l->room = calloc(PVN_LISTENER_UNDECIDED, sizeof(*l->room));
+        l->room = malloc(PVN_LISTENER_UNDECIDED * sizeof(*l->room));
     if (!l->room)
         pvn_warn("%s: no memory for a new connection", l->cfg.dev->name);
     return l->room != NULL;
