@@ -15,19 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first of these entries of `unexpected`, a bit each. */
+static struct unexpected *first_of(struct matching *mt, uint64_t entries)
+{
+    return &mt->unexpected[__builtin_ctzll(entries)];
+}
+
 int eng_match_new(struct receiver *rx)
 {
     rx->match = aligned_alloc(_Alignof(struct matching), sizeof(*rx->match));
     if (!rx->match)
         return -ENOMEM;
-    memset(rx->match, 0, offsetof(struct matching, placed));
+    memset(rx->match, 0, offsetof(struct matching, unexpected));
     return 0;
 }
 
 void eng_match_free(struct receiver *rx)
 {
-    for (int i = 0; rx->match && i < UNEXPECTED_SLOTS; i++)
-        free(rx->match->unexpected[i].buf);
+    for (uint64_t left = rx->match ? rx->match->used : 0; left; left &= left - 1)
+        free(first_of(rx->match, left)->buf);
     free(rx->match);
     rx->match = NULL;
 }
@@ -56,47 +62,39 @@ static int too_long(struct pvn_engine *e, uint64_t msg, int tag, uint64_t total,
         (unsigned long long)msg, tag, (unsigned long long)total, size);
 }
 
-static struct unexpected *unexpected_new(struct pvn_engine *e, const struct pvn_frame *f, int *idx)
+/* Returns the index of a new entry, or the engine's error. */
+static int unexpected_new(struct pvn_engine *e, const struct pvn_frame *f)
 {
     struct matching *mt = e->rx->match;
-    if (mt->nunexpected == UNEXPECTED_SLOTS || f->total > e->cfg.unexpected_max ||
-        mt->unexpected_bytes > e->cfg.unexpected_max - f->total) {
-        eng_fail(e, -ENOBUFS, PVN_FAULT_ARGUMENT,
-                 "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
-                 "messages of %zu bytes are kept aside already (limits: %d, %zu bytes)",
-                 (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, mt->nunexpected,
-                 mt->unexpected_bytes, UNEXPECTED_SLOTS, e->cfg.unexpected_max);
-        return NULL;
-    }
-    int i = 0;
-    while (mt->unexpected[i].used)
-        i++;
-    struct unexpected *s = &mt->unexpected[i];
+    if (mt->used == UINT64_MAX || f->total > e->cfg.unexpected_max ||
+        mt->unexpected_bytes > e->cfg.unexpected_max - f->total)
+        return eng_fail(
+            e, -ENOBUFS, PVN_FAULT_ARGUMENT,
+            "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
+            "messages of %zu bytes are kept aside already (limits: %d, %zu bytes)",
+            (unsigned long long)f->seq, f->tag, (unsigned long long)f->total,
+            __builtin_popcountll(mt->used), mt->unexpected_bytes, UNEXPECTED_SLOTS,
+            e->cfg.unexpected_max);
     uint8_t *buf = malloc(f->total ? f->total : 1);
-    if (!buf) {
-        eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM, "no memory to keep %llu bytes of message %llu aside",
-                 (unsigned long long)f->total, (unsigned long long)f->seq);
-        return NULL;
-    }
-    *s = (struct unexpected){.used = true,
-                             .msg = f->seq,
-                             .total = f->total,
-                             .tag = f->tag,
-                             .buf = buf,
-                             .group = NO_INDEX};
-    mt->nunexpected++;
+    if (!buf)
+        return eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM,
+                        "no memory to keep %llu bytes of message %llu aside",
+                        (unsigned long long)f->total, (unsigned long long)f->seq);
+    struct unexpected *s = first_of(mt, ~mt->used);
+    *s = (struct unexpected){
+        .msg = f->seq, .total = f->total, .tag = f->tag, .buf = buf, .group = NO_INDEX};
+    int idx = (int)(s - mt->unexpected);
+    mt->used |= UINT64_C(1) << idx;
     mt->unexpected_bytes += f->total;
     e->stats.unexpected++;
-    *idx = i;
-    return s;
+    return idx;
 }
 
 static void unexpected_free(struct matching *mt, struct unexpected *s)
 {
-    mt->nunexpected--;
+    mt->used &= ~(UINT64_C(1) << (s - mt->unexpected));
     mt->unexpected_bytes -= s->total;
     free(s->buf);
-    *s = (struct unexpected){0};
 }
 
 static inline struct placed *placed_of(struct receiver *rx, int group, int ent)
@@ -153,9 +151,9 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
     } else if (e->state == ENG_PAUSED) {
         return -EAGAIN; /* the sender has no acknowledgement for it and sends it again */
     } else {
-        int si = 0;
-        if (!unexpected_new(e, f, &si))
-            return e->err.code;
+        int si = unexpected_new(e, f);
+        if (si < 0)
+            return si;
         *m = (struct msg_map){.kind = MAP_UNEXPECTED, .idx = (int16_t)si, .msg = f->seq};
     }
     mt->next++;
@@ -261,13 +259,13 @@ int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
     struct receiver *rx = e->rx;
     struct matching *mt = rx->match;
     mt->unmatched += g->req.sizes;
-    if (mt->nunexpected == 0)
+    if (mt->used == 0)
         return 0;
     for (int i = 0; i < g->req.sizes; i++) {
         struct unexpected *oldest = NULL;
-        for (int k = 0; k < UNEXPECTED_SLOTS; k++) {
-            struct unexpected *s = &mt->unexpected[k];
-            if (s->used && s->group == NO_INDEX && s->tag == g->buf[i].tag &&
+        for (uint64_t left = mt->used; left; left &= left - 1) {
+            struct unexpected *s = first_of(mt, left);
+            if (s->group == NO_INDEX && s->tag == g->buf[i].tag &&
                 (!oldest || s->msg < oldest->msg))
                 oldest = s;
         }
@@ -342,9 +340,9 @@ void eng_match_rewind(struct receiver *rx)
             chunk_clear(&ent->seen);
         }
     }
-    for (int i = 0; i < UNEXPECTED_SLOTS; i++) {
-        struct unexpected *s = &rx->match->unexpected[i];
-        if (!s->used || unexpected_complete(s))
+    for (uint64_t left = rx->match->used; left; left &= left - 1) {
+        struct unexpected *s = first_of(rx->match, left);
+        if (unexpected_complete(s))
             continue;
         s->got = 0;
         forget_placed(&s->placed);
@@ -376,8 +374,8 @@ void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
 
 bool eng_match_keeps(const struct receiver *rx)
 {
-    for (int i = 0; i < UNEXPECTED_SLOTS; i++)
-        if (rx->match->unexpected[i].used && unexpected_complete(&rx->match->unexpected[i]))
+    for (uint64_t left = rx->match->used; left; left &= left - 1)
+        if (unexpected_complete(first_of(rx->match, left)))
             return true;
     return false;
 }

@@ -121,7 +121,6 @@ struct placed {
 
 /* An unexpected message, which arrived before a buffer with its tag was posted. */
 struct unexpected {
-    bool used;
     uint64_t msg, total, got;
     int tag;
     uint8_t *buf;
@@ -134,9 +133,9 @@ struct unexpected {
 /* The place of message k of a matched comm, in map[k % MSG_RING]. */
 enum map_kind { MAP_NONE, MAP_ENT, MAP_UNEXPECTED, MAP_DONE };
 struct msg_map {
-    enum map_kind kind;
-    int16_t idx; /* MAP_ENT: group; MAP_UNEXPECTED: index in `unexpected` */
-    uint8_t ent; /* MAP_ENT: buffer of the group */
+    uint8_t kind; /* enum map_kind */
+    uint8_t ent;  /* MAP_ENT: buffer of the group */
+    int16_t idx;  /* MAP_ENT: group; MAP_UNEXPECTED: index in `unexpected` */
     uint64_t msg;
 };
 
@@ -144,13 +143,15 @@ struct msg_map {
 struct matching {
     uint64_t next; /* first message that has neither a buffer nor an entry in `unexpected` */
     int unmatched; /* posted buffers without a message */
-    int nunexpected;
+    uint64_t used; /* a bit for each entry of `unexpected` that has a message */
     size_t unexpected_bytes;
     struct msg_map map[MSG_RING];
-    struct unexpected unexpected[UNEXPECTED_SLOTS];
     /* Members from here on are initialised at their first use. */
+    struct unexpected unexpected[UNEXPECTED_SLOTS];
     struct placed placed[PVN_MAX_REQS][PVN_MAX_RECVS]; /* for each buffer of each group */
 };
+
+static_assert(UNEXPECTED_SLOTS == 64, "`used` has a bit for each entry");
 
 struct keeper;
 
