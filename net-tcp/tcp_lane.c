@@ -125,7 +125,7 @@ static size_t tcp_left(const struct pvn_lane *l)
 static int tcp_fence(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
-    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++)
+    for (int i = 0; i < t->cfg.streams; i++)
         close_stream(t, &t->s[i]);
     t->fenced = true;
     return 0;
@@ -143,7 +143,7 @@ static void free_workers(struct tcp_lane *t)
 {
     if (!t->has_workers || pvn_fork_in_child(t->epoch))
         return;
-    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++)
+    for (int i = 0; i < t->cfg.streams; i++)
         tcp_job_free(t->s[i].job);
     tcp_workers_put();
 }
@@ -151,7 +151,7 @@ static void free_workers(struct tcp_lane *t)
 static void tcp_close(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
-    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
+    for (int i = 0; i < t->cfg.streams; i++) {
         close_stream(t, &t->s[i]);
         free(t->s[i].stage);
         tcp_free_landing(&t->s[i]);
@@ -263,7 +263,8 @@ static int allocate(struct tcp_lane *t)
         return -ENOMEM;
     if (t->cfg.sender) {
         t->q = malloc(TXQ * sizeof(*t->q));
-        return t->q ? 0 : -ENOMEM;
+        t->late = malloc(PVN_MAX_SENDS * sizeof(*t->late));
+        return t->q && t->late ? 0 : -ENOMEM;
     }
     for (int i = 0; i < t->cfg.streams; i++) {
         t->s[i].stage = malloc(RX_STAGE);
@@ -280,7 +281,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
         errno = EINVAL;
         return NULL;
     }
-    struct tcp_lane *t = calloc(1, sizeof(*t));
+    struct tcp_lane *t = calloc(1, sizeof(*t) + (size_t)cfg->streams * sizeof(t->s[0]));
     if (!t)
         return NULL;
     t->cfg = *cfg;
@@ -294,7 +295,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
                 (cfg->secret ? PVN_LANE_SEALED : 0);
     t->l.max_chunk = cfg->chunk;
     t->empty_seen = tcp_empty_polls - 1; /* makes the first message a lone one */
-    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
+    for (int i = 0; i < t->cfg.streams; i++) {
         t->s[i].fd = -1;
         t->s[i].io = &pvn_sockio_plain;
         tcp_zerocopy_init(&t->s[i]);

@@ -204,11 +204,11 @@ struct tcp_lane {
     /* Sender: kept counts the messages posted as kept that are not acknowledged. Those that are
      * written are at late[late_head, late_tail), free-running (wrap modulo 2^32). */
     uint32_t kept, late_head, late_tail;
-    struct late_ack late[PVN_MAX_SENDS];
-    bool settle_late;    /* read late acknowledgements, however few are outstanding */
-    unsigned settled_at; /* tx_polls at the last read that found no acknowledgement */
-    size_t copied_bytes; /* at `copied` of all frames */
-    size_t open_bytes;   /* at src of all frames that are not free */
+    struct late_ack *late; /* PVN_MAX_SENDS, sender only */
+    bool settle_late;      /* read late acknowledgements, however few are outstanding */
+    unsigned settled_at;   /* tx_polls at the last read that found no acknowledgement */
+    size_t copied_bytes;   /* at `copied` of all frames */
+    size_t open_bytes;     /* at src of all frames that are not free */
     /* free-running queue positions (wrap modulo 2^32); position p is q[p % TXQ] and
      * freed <= assigned <= tail */
     uint32_t freed, assigned, tail;
@@ -217,9 +217,9 @@ struct tcp_lane {
     struct tx_frame *q;  /* TXQ, sender only; those outside [freed, tail) hold nothing */
     struct tcp_trial trial;
     struct tcp_cts *cts; /* NULL: no clear-to-send */
-    struct stream s[PVN_TCP_MAX_STREAMS];
     struct pvn_tcp_lane_stats stats;
     struct pvn_err dial_err; /* sender, set-up: why the connection failed that was dialled last */
+    struct stream s[];       /* cfg.streams */
 };
 
 static inline struct tcp_lane *tcp_of(struct pvn_lane *l)

@@ -94,6 +94,7 @@ void tcp_tx_free(struct tcp_lane *t)
     for (; t->freed != t->tail; t->freed++)
         free_copied(t, frame_at(t, t->freed));
     free(t->q);
+    free(t->late);
 }
 
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
