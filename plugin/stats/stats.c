@@ -349,9 +349,14 @@ static int find_row(void)
     return i < 0 ? ended_or_new(true) : i;
 }
 
-/* The end of the words that change at every look, and the end of all words that are published. */
+/* The end of the words that change at every look. */
 #define NUMBERS_END offsetof(struct pvn_stat_row, state)
-#define ALL_END     offsetof(struct pvn_stat_row, live)
+
+/* The end of all words that are published: of the last text, only those up to its end. */
+static size_t all_end(const struct pvn_stat *s)
+{
+    return offsetof(struct pvn_stat_row, text) + strlen(s->now.text) + sizeof(uint64_t);
+}
 
 static void publish(struct pvn_stat *s, size_t upto)
 {
@@ -364,6 +369,15 @@ static void publish(struct pvn_stat *s, size_t upto)
         put64(&to[i], from[i]);
     put64(to, seq + 1);
     put64(&file.head->touched_ns, s->now.n.look_ns);
+}
+
+/* Cuts a text that is too long. */
+static void copy(char *to, size_t size, const char *text)
+{
+    size_t len = strnlen(text, size - 1);
+
+    memcpy(to, text, len);
+    to[len] = '\0';
 }
 
 static bool mine(const struct pvn_stat *s)
@@ -397,13 +411,13 @@ struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char
     s->now.phase = phase;
     s->now.sender = sender;
     s->now.born_ns = s->now.state_ns = s->now.n.look_ns = pvn_now_ns();
-    snprintf(s->now.device, sizeof(s->now.device), "%s", device);
+    copy(s->now.device, sizeof(s->now.device), device);
     file.owned[i] = true;
     file.used++;
     put64(&file.head->comms, s->now.id);
     put32(&file.head->open, (uint32_t)file.used);
     pvn_live_put(&s->row->live, &(struct pvn_live){0});
-    publish(s, ALL_END);
+    publish(s, all_end(s));
 out:
     pthread_mutex_unlock(&lock);
     return s;
@@ -413,10 +427,10 @@ void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const cha
 {
     if (!mine(s))
         return;
-    snprintf(s->now.peer_host, sizeof(s->now.peer_host), "%s", host);
-    snprintf(s->now.peer_addr, sizeof(s->now.peer_addr), "%s", addr);
+    copy(s->now.peer_host, sizeof(s->now.peer_host), host);
+    copy(s->now.peer_addr, sizeof(s->now.peer_addr), addr);
     s->now.peer_pid = pid;
-    publish(s, ALL_END);
+    publish(s, all_end(s));
 }
 
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
@@ -433,17 +447,17 @@ void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *n
     if (s->now.phase != phase || phase != PVN_STAT_SETUP || strcmp(s->now.state, name) != 0)
         s->now.state_ns = s->now.n.look_ns;
     s->now.phase = phase;
-    snprintf(s->now.state, sizeof(s->now.state), "%s", name);
-    snprintf(s->now.text, sizeof(s->now.text), "%s", text);
-    publish(s, ALL_END);
+    copy(s->now.state, sizeof(s->now.state), name);
+    copy(s->now.text, sizeof(s->now.text), text);
+    publish(s, all_end(s));
 }
 
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes)
 {
     if (!mine(s))
         return;
-    snprintf(s->now.lanes, sizeof(s->now.lanes), "%s", lanes);
-    publish(s, ALL_END);
+    copy(s->now.lanes, sizeof(s->now.lanes), lanes);
+    publish(s, all_end(s));
 }
 
 void pvn_stat_seal(struct pvn_stat *s, enum pvn_stat_sealed sealed)
@@ -466,8 +480,8 @@ void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const cha
     same = strncmp(s->now.text, text, sizeof(s->now.text) - 1) == 0;
     s->now.n = *n;
     if (!same)
-        snprintf(s->now.text, sizeof(s->now.text), "%s", text);
-    publish(s, same ? NUMBERS_END : ALL_END);
+        copy(s->now.text, sizeof(s->now.text), text);
+    publish(s, same ? NUMBERS_END : all_end(s));
 }
 
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)
@@ -489,7 +503,7 @@ static void end(struct pvn_stat *s, bool keeps_row)
         else if (s->now.phase != PVN_STAT_FAILED)
             s->now.phase = PVN_STAT_CLOSED;
         s->now.ended_ns = s->now.n.look_ns = pvn_now_ns();
-        publish(s, ALL_END);
+        publish(s, all_end(s));
         file.owned[s->index] = false;
         file.used--;
         put32(&file.head->open, (uint32_t)file.used);
