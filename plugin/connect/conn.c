@@ -70,11 +70,12 @@ const char *conn_doing(const struct pvn_conn *c)
 
 bool conn_last_attempt(const struct pvn_conn *c, char *buf, size_t cap)
 {
-    struct pvn_err err = c->err;
+    struct pvn_err err;
 
     buf[0] = '\0';
-    if (c->state != PVN_CONN_DIAL || !err.code)
+    if (c->state != PVN_CONN_DIAL || !c->err.code)
         return false;
+    err = c->err;
     if (!c->cfg.has_instead)
         err.n = 0; /* leaves out the address, which is known */
     pvn_err_format(&err, buf, cap);
@@ -96,21 +97,23 @@ static enum pvn_stat_sealed sealed(const struct pvn_conn *c)
 
 void conn_publish(struct pvn_conn *c)
 {
-    char text[PVN_ERR_TEXT_LEN] = "", why[PVN_ERR_TEXT_LEN];
+    char buf[PVN_ERR_TEXT_LEN], why[PVN_ERR_TEXT_LEN];
+    const char *text = "";
     enum pvn_stat_phase phase = PVN_STAT_SETUP;
 
     if (!c->stat || c->state == PVN_CONN_CLOSED)
         return;
     if (c->state == PVN_CONN_FAILED) {
         phase = PVN_STAT_FAILED;
-        pvn_err_format(&c->err, text, sizeof(text));
+        pvn_err_format(&c->err, buf, sizeof(buf));
+        text = buf;
     } else if (c->state >= PVN_CONN_UP) {
         phase = PVN_STAT_UP;
+    } else if (conn_last_attempt(c, why, sizeof(why))) {
+        snprintf(buf, sizeof(buf), "%s: the last attempt failed: %s", conn_doing(c), why);
+        text = buf;
     } else {
-        bool failed = conn_last_attempt(c, why, sizeof(why));
-
-        pvn_str_append(text, sizeof(text), "%s%s%s", conn_doing(c),
-                       failed ? ": the last attempt failed: " : "", why);
+        text = conn_doing(c);
     }
     if (c->state != PVN_CONN_FAILED)
         pvn_stat_seal(c->stat, sealed(c));
