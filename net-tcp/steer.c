@@ -42,7 +42,7 @@ bool pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
      * address. The next query, pvn_iface_for_peer, reads all interfaces. */
     if (pvn_addr_is_link_local(peer))
         return false;
-    if (pvn_route_leaves_by(addr, peer) == own->ifindex)
+    if (pvn_addr_same_host(addr, peer) || pvn_route_leaves_by(addr, peer) == own->ifindex)
         return true;
     if (pvn_iface_for_peer(source, peer, &route, NULL) != 0 || route.ifindex == 0 ||
         route.ifindex == own->ifindex || !if_indextoname(route.ifindex, by))

@@ -29,7 +29,7 @@ struct pvn_tcp_own {
  *
  * Any other decision of the routing table stands and is logged: with a warning if the user has
  * named this interface and not the one that carries the data. True if packets leave by the lane's
- * own interface. */
+ * own interface, or if the peer has the same address, which the kernel reaches by loopback. */
 bool pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
                    const struct sockaddr *peer);
 
