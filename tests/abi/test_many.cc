@@ -80,7 +80,7 @@ TEST(Many, AThousandCommsAtOnce)
         RecordProperty("kib_per_comm", static_cast<int>(used / (2 * pairs)));
         printf("%ld KiB resident per comm\n", used / (2 * pairs));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-        EXPECT_GT(70, used / (2 * pairs)) << "a comm that has moved nothing: 49 KiB";
+        EXPECT_GT(54, used / (2 * pairs)) << "a comm that has moved nothing: 38 KiB";
 #endif
         std::vector<std::unique_ptr<Flow>> f;
         for (auto &x : p)
