@@ -10,6 +10,10 @@ tmp=$(mktemp -d)
 name=pvn-packages-$$
 trap 'chmod -R u+w "$build/$name" 2>/dev/null; rm -rf "$tmp" "$build/$name" "$build/$name.tar.xz"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL
+# configure would choose bash, by which libtool takes twice the time that it takes by dash.
+if [ -z "${CONFIG_SHELL:-}" ] && dash=$(command -v dash); then
+    export CONFIG_SHELL=$dash
+fi
 
 # shellcheck source=tests/packaging/verdict.sh
 . "$PVN_SRCDIR/tests/packaging/verdict.sh"
