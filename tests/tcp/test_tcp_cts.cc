@@ -125,7 +125,8 @@ TEST_P(TcpCts, ASendWaitsForAReceiveWithItsTag)
 // Ranks send in any order within the posted receives. Sizes are of one chunk and of many.
 TEST_P(TcpCts, GroupsInAnyOrderArriveWhole)
 {
-    constexpr int GROUPS = 400, DEPTH = 20;
+    constexpr int DEPTH = 20;
+    const int GROUPS = messages(400);
     std::mt19937 rnd(7);
     std::vector<Receive> r(GROUPS);
     std::vector<std::vector<std::vector<uint8_t>>> out(GROUPS);

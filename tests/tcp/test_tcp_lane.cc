@@ -76,7 +76,7 @@ TEST_P(TcpLane, SendsBeforeReceivesWait)
 // 8 messages of random sizes in flight, as NCCL's proxy has
 TEST_P(TcpLane, PipelineOfRandomSizes)
 {
-    const int total = 600, depth = 8;
+    const int total = messages(600), depth = 8;
     std::mt19937 rnd(7);
     std::vector<std::vector<uint8_t>> out(total), in(total);
     for (int i = 0; i < total; i++) {

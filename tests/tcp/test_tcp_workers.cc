@@ -142,7 +142,8 @@ TEST_P(TcpWorkers, LargeMessagesGoThroughThem)
 // Eight messages of any size are in flight. They arrive in order and whole.
 TEST_P(TcpWorkers, PipelineOfRandomSizes)
 {
-    constexpr int kDepth = 8, kMessages = 300;
+    constexpr int kDepth = 8;
+    const int kMessages = messages(300);
     std::mt19937 rng(7);
     struct Open {
         std::vector<uint8_t> out, in;

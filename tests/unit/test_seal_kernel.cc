@@ -321,6 +321,7 @@ TEST_F(SealKernel, OneThreadSendsWhileAnotherReceives)
                         done += static_cast<size_t>(n);
                     else if (n != -EAGAIN)
                         break;
+                    std::this_thread::yield();
                 }
             });
             threads.emplace_back([&, end] {
@@ -332,11 +333,12 @@ TEST_F(SealKernel, OneThreadSendsWhileAnotherReceives)
                         got[end].insert(got[end].end(), b.begin(), b.begin() + n);
                     else if (n != -EAGAIN)
                         break;
+                    std::this_thread::yield();
                 }
                 left--;
             });
         }
-        for (Deadline wait(240); wait.left() && left > 0;)
+        for (Deadline wait(240); wait.left() && left > 0; std::this_thread::yield())
             e.pass();
         over = true;
         for (auto &t : threads)
