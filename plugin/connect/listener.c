@@ -17,6 +17,14 @@
 
 #define KEY_FILE "NCCL_PVRDMA_KEY_FILE"
 
+static void stop_listening(struct pvn_listener *l)
+{
+    pvn_listen_sockets_close(&l->on);
+    for (int i = 0; i < l->nroom; i++)
+        pvn_sock_close(l->room[i].fd);
+    l->nroom = 0;
+}
+
 /* No member is given out here, because each of those holds a reference. Members are left after
  * close only if a comm let go while its peer was reconnecting. */
 static void destroy(struct pvn_listener *l)
@@ -24,9 +32,7 @@ static void destroy(struct pvn_listener *l)
     while (l->members)
         pvn_conn_close(listener_remove(l, &l->members),
                        "the comm that was to be connected again was closed");
-    pvn_listen_sockets_close(&l->on);
-    for (int i = 0; i < l->nroom; i++)
-        pvn_sock_close(l->room[i].fd);
+    stop_listening(l);
     free(l->room);
     free(l->unproved);
     pthread_mutex_destroy(&l->lock);
@@ -149,6 +155,21 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, st
     return -ETIMEDOUT;
 }
 
+/* Called when a set-up has failed, which accept reports. The peer may have come up, since it has
+ * this end's READY, and only its own was lost. With failover it would connect again for as long as
+ * something listens here, and no comm of this end would answer. */
+static void refuse_from_now_on(struct pvn_listener *l)
+{
+    for (const struct member *m = l->members; m; m = m->next)
+        if (m->given)
+            return;
+    if (l->keepers > 0)
+        return;
+    while (l->members)
+        listener_set_aside(l, &l->members, "the set-up of this comm has failed");
+    stop_listening(l);
+}
+
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err)
 {
     struct member **at;
@@ -191,6 +212,8 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             rc = 0;
         }
     }
+    if (rc)
+        refuse_from_now_on(l);
     if (*conn || rc) {
         l->waiting_ns = 0;
         pvn_stat_state(l->stat, PVN_STAT_LISTEN, "LISTEN", "accept is not being called");

@@ -106,6 +106,8 @@ mutate goodbye-on-the-better-connection-ends-the-comm $peer:FailoverSwitch.ARece
 mutate receiver-hides-why-a-connection-failed $peer:FailoverReceiving.WhyTheNewConnectionFailsIsInTheStatistics $connect/listener_resumed.c \
     's/\*why = m->conn->err;/;/'
 # Connections that the peer has left behind.
+mutate listener-of-a-failed-set-up-stays-open $listener:Listener.IsClosedAfterASetUpThatHasFailed $connect/listener.c \
+    's/^        refuse_from_now_on\(l\);/        ;/'
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
 mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \
     's/return !is_alive\(c\) \|\| now/return now/'

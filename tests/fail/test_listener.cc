@@ -145,6 +145,46 @@ std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes
     return made;
 }
 
+// The connector's end is up when it has the plugin's READY. Its own is lost with the connection, so accept fails. The
+// connector would connect again for as long as something listens.
+TEST(Listener, IsClosedAfterASetUpThatHasFailed)
+{
+    alone([] {
+        Net n(12);
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        pvn_handle h = {};
+        void *lc = nullptr, *rc = nullptr;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+        ncclResult_t result = ncclSuccess;
+        raw::Sock early;
+        std::thread connector([&] {
+            RawEnd e = dial_lanes(h.addr.port, 9, with_features(h.session));
+            // It connects again before accept is called.
+            early = raw::dial(h.addr.port);
+            early.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session, 10));
+            pvn_hello again = with_features(h.session);
+            again.resumes = 9;
+            early.send(raw::hello(again));
+            e.ctrl.reset();
+        });
+        EXPECT_TRUE(eventually([&] {
+            result = pvn_netdrv_accept(n.d, lc, &rc);
+            return rc || result != ncclSuccess;
+        }));
+        connector.join();
+        EXPECT_NE(ncclSuccess, result) << "the fault fired";
+        EXPECT_EQ(nullptr, rc);
+        char byte;
+        EXPECT_TRUE(eventually([&] {
+            const ssize_t got = ::recv(early.fd, &byte, 1, MSG_DONTWAIT);
+            return got == 0 || (got < 0 && errno == ECONNRESET);
+        })) << "it is left open";
+        EXPECT_GT(0, raw::dial(h.addr.port).fd) << "something listens";
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+    });
+}
+
 TEST(Listener, ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept)
 {
     alone([] {
