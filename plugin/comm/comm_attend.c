@@ -21,6 +21,8 @@ static pthread_cond_t step_ended = PTHREAD_COND_INITIALIZER;
 static struct pvn_comm *all;
 static __thread uint64_t driven_ns;
 #define DRIVE_NS PVN_NS_PER_MS
+/* A comm that is attended so late is attended after fewer calls. */
+#define SLOW_NS (PVN_NS_PER_S / 4)
 
 void comm_attend_join(struct pvn_comm *c)
 {
@@ -149,6 +151,19 @@ static void drive(struct pvn_comm *self, uint64_t now)
     pthread_mutex_unlock(&all_lock);
 }
 
+/* Sets after how many calls the comm is attended next. No time limit counts if that takes longer than a
+ * second (comm_watch.c), as ATTEND_EVERY calls of a slow caller do. */
+static void set_next(struct pvn_comm *c, uint64_t now)
+{
+    uint64_t took = now - c->attended_ns;
+
+    if (took > SLOW_NS && c->attend_shift < ATTEND_SHIFT_MAX)
+        c->attend_shift++;
+    else if (took < SLOW_NS / 4 && c->attend_shift > 0)
+        c->attend_shift--;
+    c->attend_in = (ATTEND_EVERY >> c->attend_shift) - 1;
+}
+
 void comm_attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
@@ -161,7 +176,7 @@ void comm_attend(struct pvn_comm *c)
         step_failover(c);
         return;
     }
-    c->attend_in = ATTEND_EVERY - 1;
+    set_next(c, now);
     if (c->end.failed)
         return;
     look_for_better(c, now);

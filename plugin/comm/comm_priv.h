@@ -26,8 +26,8 @@ struct pvn_comm_mr {
 };
 
 /* Calls between two looks at the control connection: calls of test, and others that found no
- * room. */
-enum { ATTEND_EVERY = 64 };
+ * room. Fewer if the comm is called rarely, see attend_shift. */
+enum { ATTEND_EVERY = 64, ATTEND_SHIFT_MAX = 6 };
 
 /* Time between two looks for stalls, and between two publications. */
 #define COMM_LOOK_NS (PVN_NS_PER_S / 10)
@@ -91,6 +91,7 @@ struct pvn_comm {
     unsigned tests;               /* equals `epoch` unless the comm has help */
     struct pvn_engine *engine;    /* NULL until the conn is UP */
     int attend_in;                /* calls until the next comm_attend, see ATTEND_EVERY */
+    unsigned attend_shift;        /* ATTEND_EVERY >> attend_shift calls are between two of them */
     struct pvn_profile *profile;  /* NULL: no profiler is loaded */
     const struct pvn_device *dev; /* chosen by NCCL; the link may use another one by now */
     struct pvn_link link;         /* its conn changes under mem.lock, because regMr reads it */
@@ -248,7 +249,7 @@ int comm_engine_failed(struct pvn_comm *c);
 void comm_thread_note(struct pvn_comm *c);
 bool comm_thread_is_here(const struct pvn_comm *c);
 
-/* comm_attend.c. The work that a data call does every ATTEND_EVERY calls. beside: the steps of a
+/* comm_attend.c. The work that a data call does once in up to ATTEND_EVERY calls. beside: the steps of a
  * comm whose caller does not call it; if the comm has help, the thread has taken it. */
 void comm_attend(struct pvn_comm *c);
 void comm_attend_beside(struct pvn_comm *c, uint64_t now);

@@ -105,6 +105,7 @@ mutate goodbye-on-the-better-connection-ends-the-comm $peer:FailoverSwitch.ARece
     's/goodbye && !better/goodbye/'
 mutate receiver-hides-why-a-connection-failed $peer:FailoverReceiving.WhyTheNewConnectionFailsIsInTheStatistics $connect/listener_resumed.c \
     's/\*why = m->conn->err;/;/'
+mutate slow-caller-has-no-limits $peer:FailoverReceiving.ALimitOfAReceiverThatIsCalledRarely $comm/comm_attend.c 's/c->attend_shift\+\+;/;/'
 # Connections that the peer has left behind.
 mutate listener-of-a-failed-set-up-stays-open $listener:Listener.IsClosedAfterASetUpThatHasFailed $connect/listener.c \
     's/^        refuse_from_now_on\(l\);/        ;/'

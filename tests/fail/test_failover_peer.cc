@@ -241,6 +241,17 @@ TEST(FailoverReceiving, APeerThatIsAliveAndDoesNotComeBack)
     });
 }
 
+// The limit counts also for a caller that comes by so rarely that 64 of its calls take longer than a second.
+TEST(FailoverReceiving, ALimitOfAReceiverThatIsCalledRarely)
+{
+    alone([] {
+        setenv("NCCL_PVRDMA_STALL_ABORT", "2s", 1);
+        between_calls = std::chrono::milliseconds(20);
+        Receiving r;
+        r.ends([] {}, "the limit of NCCL_PVRDMA_STALL_ABORT");
+    });
+}
+
 // The peer has lost a connection that still looks open to the plugin. The new connection is the
 // first sign of that.
 TEST(FailoverReceiving, AConnectionInPlaceOfOneThatIsOpen)
