@@ -73,7 +73,7 @@ EXTRA_tests_rdma_test_plugin_gids_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
 PVN_TESTS += tests/rdma/test_plugin_lost
 tests_rdma_test_plugin_lost_SOURCES = tests/rdma/test_plugin_lost.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
-    tests/softverbs/fixture.h tests/support/chaosproxy.cc tests/support/chaosproxy.h
+    tests/softverbs/fixture.h tests/support/chaosproxy.cc tests/support/chaosproxy.h tests/support/handle_proxy.h
 tests_rdma_test_plugin_lost_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_lost_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_lost_DEPENDENCIES = tests/softverbs/libsoftverbs.la

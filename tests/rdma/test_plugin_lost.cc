@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adapters of softverbs are lost, and come back.
 #include "rdma/plugin_route.h"
-#include "support/chaosproxy.h"
+#include "support/handle_proxy.h"
 
 #include <chrono>
 #include <memory>
@@ -11,7 +11,6 @@
 #include <vector>
 
 extern "C" {
-#include "connect/wire.h"
 #include "net-pvrdma/rdma_lane.h"
 }
 
@@ -166,20 +165,9 @@ struct Proxied {
     std::unique_ptr<ChaosProxy> proxy;
     Route r;
 
-    Proxied(Net &n, int dev) : r(n, dev, dev, [this](char *handle) { redirect(handle); })
+    Proxied(Net &n, int dev)
+        : r(n, dev, dev, [this](char *handle) { proxy = proxy_of_handle(handle); })
     {
-    }
-    void redirect(char *handle)
-    {
-        auto *bytes = reinterpret_cast<uint8_t *>(handle);
-        pvn_handle h = {};
-        sockaddr_storage at = {};
-        EXPECT_EQ(0, pvn_handle_decode(bytes, PVN_HANDLE_BYTES, &h, nullptr));
-        pvn_wire_addr_to_sockaddr(&h.addr, 0, &at);
-        proxy = std::make_unique<ChaosProxy>(at);
-        h.addr.port = proxy->port();
-        h.nmore = 0;
-        pvn_handle_encode(bytes, &h);
     }
     // The newest connection loses what the connector sends from now on. Returns its number.
     int swallow() const

@@ -100,6 +100,7 @@ struct Pipe {
 };
 
 struct Connection {
+    int number = 0;
     int client = -1, server = -1;
     bool connecting = false;
     bool closed = false;
@@ -112,6 +113,7 @@ struct ChaosProxy::Impl {
     mutable std::mutex mutex; /* guards all members below but the thread */
     sockaddr_storage target, address;
     Plan plan;
+    Look look;
     int listener = -1, wake = -1;
     bool stop = false, refusing = false, hold_new[2] = {false, false};
     unsigned refused = 0;
@@ -198,6 +200,7 @@ void ChaosProxy::Impl::accept_all()
         }
         auto c = std::make_unique<Connection>();
         ChaosFault faults[2];
+        c->number = (int)conns.size();
         c->client = fd;
         c->server = socket(target.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (c->server < 0) {
@@ -277,7 +280,13 @@ bool ChaosProxy::Impl::read_some(Connection &c, Pipe &p)
             p.buffer.clear();
             p.first = 0;
         }
+        const uint64_t at = p.count.bytes + p.count.swallowed + p.waiting();
         p.buffer.insert(p.buffer.end(), chunk, chunk + n);
+        if (look) {
+            ChaosFault *fault[2] = {&c.pipe[kToServer].fault, &c.pipe[kToClient].fault};
+            look(c.number, &p == &c.pipe[kToServer] ? kToServer : kToClient, at, chunk, (size_t)n,
+                 fault);
+        }
         return true;
     }
     if (n == 0) {
@@ -444,13 +453,14 @@ void ChaosProxy::Impl::run()
         drop(*c, true);
 }
 
-ChaosProxy::ChaosProxy(const sockaddr_storage &target, Plan plan) : impl_(new Impl)
+ChaosProxy::ChaosProxy(const sockaddr_storage &target, Plan plan, Look look) : impl_(new Impl)
 {
     sockaddr_storage ss = {};
     socklen_t len = sizeof(ss);
 
     impl_->target = target;
     impl_->plan = std::move(plan);
+    impl_->look = std::move(look);
     ss.ss_family = target.ss_family;
     if (target.ss_family == AF_INET6)
         reinterpret_cast<sockaddr_in6 *>(&ss)->sin6_addr = in6addr_loopback;

@@ -54,11 +54,15 @@ class ChaosProxy
   public:
     enum Direction { kToServer = 0, kToClient = 1 };
     using Plan = std::function<void(int conn, ChaosFault fault[2])>;
+    // Sees bytes that have come and are not delivered yet. They begin at position `at` of their
+    // direction. It may set faults, whose positions count from the connection's first byte.
+    using Look = std::function<void(int conn, Direction dir, uint64_t at, const char *bytes,
+                                    size_t n, ChaosFault *fault[2])>;
 
     // Listens on a free port of the target's loopback family (127.0.0.1 or ::1). The proxy's thread
     // calls the plan once per connection, in the order in which they arrive (conn counts from 0).
-    // The plan must not call the proxy.
-    explicit ChaosProxy(const sockaddr_storage &target, Plan plan = {});
+    // It calls `look` for all that comes. Neither may call the proxy.
+    explicit ChaosProxy(const sockaddr_storage &target, Plan plan = {}, Look look = {});
     ~ChaosProxy();
     ChaosProxy(const ChaosProxy &) = delete;
     ChaosProxy &operator=(const ChaosProxy &) = delete;
