@@ -37,6 +37,17 @@ tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/f
 tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+# Its lives are one thread's steps in turn, so ThreadSanitizer finds nothing that the other tests do not show.
+if !SANITIZE_THREAD
+PVN_TESTS += tests/fail/test_control_cuts
+tests_fail_test_control_cuts_SOURCES = tests/fail/test_control_cuts.cc tests/fail/control_life.h tests/fail/cutter.h \
+    tests/abi/nccl_side.h tests/rdma/plugin_route.h tests/softverbs/fixture.h tests/support/chaosproxy.cc tests/support/chaosproxy.h \
+    tests/support/handle_proxy.h
+tests_fail_test_control_cuts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_control_cuts_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_fail_test_control_cuts_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+endif
+
 # The program comes between the plugin and the C library, as the sanitizers do.
 if !SANITIZE
 PVN_TESTS += tests/fail/test_reset
