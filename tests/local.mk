@@ -72,7 +72,6 @@ check-parts: $(check_PROGRAMS) $(check_LTLIBRARIES) all-am
 # except one program, which is built. The steps run one after the other, because `all` is a make of its own, and two at
 # a time would write the same object files.
 check-source: all
-	$(MAKE) $(AM_MAKEFLAGS) $(TEST_PCH)
 	$(MAKE) $(AM_MAKEFLAGS) $(check_LTLIBRARIES) tests/unit/test_version
 	$(MAKE) $(AM_MAKEFLAGS) CXX='$(CXX) -fsyntax-only' CXXLD=true check-parts
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Builds everything inside Debian's newest stable release, with its compiler and warnings as errors. This finds new
-# warnings of the next compiler and missing #includes. Nothing is run there, so the compiler only checks the source of the
-# C++ tests (-fsyntax-only), except one test, which is compiled and linked.
+# Builds everything inside Debian's newest stable release, with its compiler, warnings as errors and no precompiled
+# header. This finds new warnings of the next compiler and missing #includes. Nothing is run there, so the compiler only
+# checks the source of the C++ tests (-fsyntax-only), except one test, which is compiled and linked.
 # The release and its build tree are in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/debian-CODENAME (some 700 MB; remove
 # it at any time). A second run compiles only what changed. Packages come from the mirror that this machine's apt uses.
 # usage: newest-debian.sh      prints one line: "ok ...", "not ok ..." or "skip ...: why"; status 1 after "not ok"
@@ -53,7 +53,7 @@ tar -C "$src" --exclude=./.git --exclude='./build*' --exclude=./configure --excl
 timeout -k 10 "$limit" unshare -m --propagation private sh -c '
     mount -t proc proc "$0/proc"
     exec chroot "$0" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin PVN_JOBS="$1" \
-        /src/tests/build-tree.sh /build --enable-werror -- check-source' \
+        /src/tests/build-tree.sh /build --enable-werror --disable-pch -- check-source' \
     "$tree" "${PVN_JOBS:-$(nproc)}" >"$log" 2>&1 </dev/null
 rc=$?
 if [ $rc = 0 ]; then
