@@ -155,8 +155,8 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, st
     return -ETIMEDOUT;
 }
 
-/* Called when a set-up has failed, which accept reports. The peer may have come up, since it has
- * this end's READY, and only its own was lost. With failover it would connect again for as long as
+/* Called when accept reports a set-up that failed after this end's READY. The peer is up if it has
+ * that READY, and only its own was lost. With failover it would connect again for as long as
  * something listens here, and no comm of this end would answer. */
 static void refuse_from_now_on(struct pvn_listener *l)
 {
@@ -166,19 +166,32 @@ static void refuse_from_now_on(struct pvn_listener *l)
     if (l->keepers > 0)
         return;
     while (l->members)
-        listener_set_aside(l, &l->members, "the set-up of this comm has failed");
+        listener_set_aside(l, &l->members, "a set-up at this listener has failed, which closed it");
     stop_listening(l);
+}
+
+/* Accept was called again after refuse_from_now_on. */
+static int report_closed(struct pvn_listener *l, struct pvn_err *err)
+{
+    pvn_err_set(
+        err, -ECONNABORTED,
+        "this listener was closed when a set-up at it failed, because the peer may take that "
+        "for done; a new peer needs a new listener");
+    pvn_err_set_where(err, "%s", l->cfg.dev->name);
+    return err->code;
 }
 
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err)
 {
     struct member **at;
-    bool coming = false;
+    bool coming = false, peer_may_be_up = false;
     uint64_t now;
     int rc = 0;
 
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
+    if (l->on.n == 0)
+        rc = report_closed(l, err);
     /* Read the clock with the lock held: its last holder may have accepted connections until
      * now. */
     now = pvn_now_ns();
@@ -191,6 +204,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             at = &m->next;
             continue;
         }
+        peer_may_be_up = m->conn->state == PVN_CONN_READY && pvn_conn_failover(m->conn);
         rc = pvn_conn_step(m->conn);
         if (m->conn->theirs.resumes) {
             rc = 0;
@@ -212,7 +226,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             rc = 0;
         }
     }
-    if (rc)
+    if (rc && peer_may_be_up)
         refuse_from_now_on(l);
     if (*conn || rc) {
         l->waiting_ns = 0;

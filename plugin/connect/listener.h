@@ -64,7 +64,9 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
 /*
  * Returns the next comm's connection, which is then the caller's. 0: *conn is UP (lazy: its HELLO
  * is through), or *conn is NULL: call again. Negative with *err: a peer that had identified itself
- * failed, or nobody connected within ACCEPT_TIMEOUT.
+ * failed, or nobody connected within ACCEPT_TIMEOUT. If such a peer may take a comm with failover for
+ * up, the listener's sockets are closed, unless another comm of this listener is up; later calls
+ * return -ECONNABORTED.
  */
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err);
 

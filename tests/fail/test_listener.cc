@@ -181,6 +181,38 @@ TEST(Listener, IsClosedAfterASetUpThatHasFailed)
             return got == 0 || (got < 0 && errno == ECONNRESET);
         })) << "it is left open";
         EXPECT_GT(0, raw::dial(h.addr.port).fd) << "something listens";
+        EXPECT_NE(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        EXPECT_TRUE(said("this listener was closed when a set-up at it failed"))
+            << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+    });
+}
+
+// A set-up fails long before its connector could be up. Another connector comes to the same listener.
+TEST(Listener, GoesOnAfterASetUpThatHasFailedEarly)
+{
+    alone([] {
+        Net n(12);
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        pvn_handle h = {};
+        void *lc = nullptr, *rc = nullptr;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+        {
+            raw::Sock s = raw::dial(h.addr.port);
+            s.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session, 9));
+            s.send(raw::hello(with_features(h.session)));
+        }
+        EXPECT_TRUE(eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess; }))
+            << "the fault has not fired";
+        ASSERT_EQ(nullptr, rc);
+        RawEnd e;
+        std::thread connector([&] { e = dial_plugin(h.addr.port, 10, with_features(h.session)); });
+        EXPECT_TRUE(
+            eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess || rc; }));
+        connector.join();
+        ASSERT_NE(nullptr, rc) << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
         EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
     });
 }
