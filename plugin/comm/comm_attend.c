@@ -155,12 +155,12 @@ static void drive(struct pvn_comm *self, uint64_t now)
  * second (comm_watch.c), as ATTEND_EVERY calls of a slow caller do. */
 static void set_next(struct pvn_comm *c, uint64_t now)
 {
-    uint64_t took = now - c->attended_ns;
+    uint64_t took = c->attended_ns ? now - c->attended_ns : 0;
 
-    if (took > SLOW_NS && c->attend_shift < ATTEND_SHIFT_MAX)
-        c->attend_shift++;
-    else if (took < SLOW_NS / 4 && c->attend_shift > 0)
+    if (took < SLOW_NS / 4 && c->attend_shift > 0)
         c->attend_shift--;
+    for (; took > SLOW_NS && c->attend_shift < ATTEND_SHIFT_MAX; took /= 2)
+        c->attend_shift++;
     c->attend_in = (ATTEND_EVERY >> c->attend_shift) - 1;
 }
 
