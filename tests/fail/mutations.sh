@@ -107,6 +107,9 @@ mutate receiver-hides-why-a-connection-failed $peer:FailoverReceiving.WhyTheNewC
     's/\*why = m->conn->err;/;/'
 mutate slow-caller-has-no-limits $peer:FailoverReceiving.ALimitOfAReceiverThatIsCalledRarely $comm/comm_attend.c 's/c->attend_shift\+\+;/;/'
 # Connections that the peer has left behind.
+mutate idle-time-counts-as-a-stall tests/rdma/test_plugin_rdma:PluginRdma.AReceiveAfterAnIdleTimeIsNotStalled $comm/comm_watch.c \
+    's/^        c->stall.moved_ns = now;/        ;/'
+mutate any-failed-set-up-closes-the-listener $listener:Listener.GoesOnAfterASetUpThatHasFailedEarly $connect/listener.c 's/rc && peer_may_be_up/rc/'
 mutate listener-of-a-failed-set-up-stays-open $listener:Listener.IsClosedAfterASetUpThatHasFailed $connect/listener.c \
     's/^        refuse_from_now_on\(l\);/        ;/'
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
