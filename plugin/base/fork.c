@@ -46,7 +46,8 @@ int pvn_fork_mark(void)
             atomic_store(&by_pid, 1);
         p = m;
     }
-    /* A child may have its parent's number, in a namespace of its own or after its parent has ended. */
+    /* A child may have its parent's number, in a namespace of its own or after its parent has ended. Where process ids are
+     * compared, it is taken for its parent. */
     if (atomic_load(&marker) != (int)getpid() || pvn_forked())
         atomic_fetch_add(&epoch_now, atomic_load(&epoch_now) ? 1 : EPOCH_BASE + 1);
     atomic_store(&marker, (int)getpid());

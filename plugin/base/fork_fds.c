@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 enum {
     /* The default of fs.nr_open. The list has 128 KiB, of which usually only the first page is touched. */
     FDS_MAX = 1 << 20,
@@ -34,6 +36,9 @@ static void before_fork(void)
 {
     int saved = errno, rc;
 
+    /* A child that was created without handlers has its parent's list, and may use the numbers for others. */
+    if (pvn_forked())
+        return;
     for (int i = 0; (rc = pthread_mutex_trylock(&lock)) != 0 && i < TRIES; i++)
         nanosleep(&pause_ns, NULL);
     if (rc == 0)

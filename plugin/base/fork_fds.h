@@ -6,8 +6,8 @@
  * A connection ends when its last descriptor is closed. A child that does not exec, such as a worker of a data
  * loader, has copies of the parent's descriptors. If the rank is then killed, its peers learn of that only when the
  * child has ended as well. So a fork handler (pthread_atfork) closes the copies in the child; the parent's
- * descriptors are not touched. Children that are created without handlers (vfork, posix_spawn, clone) exec, and
- * every descriptor of the plugin is close-on-exec.
+ * descriptors are not touched. Children that are created without handlers (vfork, posix_spawn, clone) usually exec, and
+ * every descriptor of the plugin is close-on-exec. One that does not keeps its copies, and forgets the list.
  *
  * The list always matches the open descriptors: opening and adding one, as well as removing and closing one, happen
  * under a lock that fork takes as well. So a child never closes a number that now belongs to another descriptor.

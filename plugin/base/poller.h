@@ -42,8 +42,8 @@ void pvn_poller_put(void);
 
 /*
  * Called in a child that initialises the plugin (pvn_fork_mark), while it has one thread: forgets the parent's
- * watches and descriptor. The child's copy was closed when it was forked (fork_fds.h), and its number may be another
- * descriptor's now.
+ * watches and descriptor. The child's copy was closed when it was forked, if fork handlers ran (fork_fds.h), and its number
+ * may be another descriptor's now.
  */
 void pvn_poller_after_fork(void);
 

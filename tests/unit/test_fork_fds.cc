@@ -8,17 +8,20 @@
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <functional>
 #include <thread>
 #include <vector>
 
 extern "C" {
 #include "base/addr.h"
+#include "base/fork.h"
 #include "base/fork_fds.h"
 #include "connect/sock.h"
 }
@@ -221,6 +224,27 @@ TEST(ForkFds, AForkWithinAnOpenGoesOnWithoutClosing)
     pvn_fork_fds_unlock();
     EXPECT_EQ(0, in_child([&] { return is_open(c.dialled); }));
     EXPECT_TRUE(c.works());
+}
+
+// A child that clone made has its parent's list, and opens a file of its own under a number of the list.
+TEST(ForkFds, AChildOfOneWithoutHandlersKeepsWhatHasTheNumbers)
+{
+    EXPECT_EQ(0, in_child([] {
+                  EXPECT_EQ(0, pvn_fork_mark());
+                  Connection c;
+                  const pid_t pid = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+                  if (pid == 0) {
+                      close(c.dialled);
+                      if (fcntl(STDERR_FILENO, F_DUPFD, c.dialled) != c.dialled)
+                          _exit(2);
+                      _exit(in_child([&] { return !is_open(c.dialled); }));
+                  }
+                  int status = -1;
+                  EXPECT_EQ(pid, waitpid(pid, &status, 0));
+                  EXPECT_EQ(0, status) << "the number was closed, or is another one";
+                  EXPECT_TRUE(c.works());
+                  return static_cast<int>(testing::Test::HasFailure());
+              }));
 }
 
 } // namespace
