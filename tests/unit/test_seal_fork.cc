@@ -73,8 +73,9 @@ TEST(Fork, AChildNeedsNoLockOfItsParent)
         pvn_err e = PVN_ERR_INIT;
         rc = pvn_seal_check(&e);
     });
-    while (!holds)
+    for (int ms = 0; !holds && ms < 20000; ms++)
         usleep(1000);
+    ASSERT_TRUE(holds) << "the fault has not fired";
     const pid_t pid = fork();
     if (pid == 0) {
         alarm(20);
