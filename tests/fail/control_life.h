@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
@@ -370,16 +371,21 @@ class ControlLife
                 shutdown(fd, SHUT_RDWR);
         }
     }
+    void command(const char *text)
+    {
+        if (sv::command(text) != 0)
+            wrong = std::string("softverbs refuses: ") + text;
+    }
     void lose()
     {
         if (plan_.lanes >= TCP_ALONE)
             close_streams();
         else
-            sv::command(plan_.lanes == TWO_ADAPTERS ? "fatal mlx5_1" : "port vmw_pvrdma0 1 down");
+            command(plan_.lanes == TWO_ADAPTERS ? "fatal mlx5_1" : "port vmw_pvrdma0 1 down");
     }
     void bring_back()
     {
-        sv::command(plan_.lanes == TWO_ADAPTERS ? "renew mlx5_1" : "port vmw_pvrdma0 1 up");
+        command(plan_.lanes == TWO_ADAPTERS ? "renew mlx5_1" : "port vmw_pvrdma0 1 up");
     }
     void close(Side &x)
     {
@@ -404,10 +410,19 @@ class ControlLife
                     call(x);
             },
             [&] { return first.is_over() || last.failed; });
-        std::thread closer([&] { close(first); });
+        std::atomic<bool> closed{false};
+        std::thread closer([&] {
+            close(first);
+            closed = true;
+        });
         until(
             "last messages", [&](Side &x) { x.sends == last.sends ? call(x) : (void)0; },
             [&] { return last.is_over(); });
+        if (!eventually([&] { return closed.load(); }, DEADLINE_S)) {
+            wrong += " it hangs: close";
+            closer.detach(); // the process ends
+            return;
+        }
         closer.join();
         // The proxy is to see one GOODBYE after the other.
         eventually([&] { return cutter->messages().back().type == PVN_FRAME_GOODBYE; }, 2);
@@ -432,8 +447,8 @@ class ControlLife
         else if (wrong.empty())
             for (Side *x : {&s_, &r_})
                 close(*x);
-        if (wrong.empty())
-            pvn_netdrv_close_listen(net_->d, listener_);
+        if (wrong.empty() && pvn_netdrv_close_listen(net_->d, listener_) != ncclSuccess)
+            wrong = "the listener is not closed";
     }
 };
 

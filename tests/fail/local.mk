@@ -37,7 +37,7 @@ tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/f
 tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# Its lives are one thread's steps in turn, so ThreadSanitizer finds nothing that the other tests do not show.
+# Its lives are processes that mostly wait. ThreadSanitizer's tree has the same calls in test_failover and test_plugin_rdma.
 if !SANITIZE_THREAD
 PVN_TESTS += tests/fail/test_control_cuts
 tests_fail_test_control_cuts_SOURCES = tests/fail/test_control_cuts.cc tests/fail/control_life.h tests/fail/cutter.h \

@@ -5,7 +5,10 @@
 
 #include "support/chaosproxy.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <utility>
 
 extern "C" {
 #include "connect/wire.h"
@@ -18,8 +21,10 @@ inline std::unique_ptr<ChaosProxy> proxy_of_handle(char *handle, ChaosProxy::Loo
     auto *bytes = reinterpret_cast<uint8_t *>(handle);
     pvn_handle h = {};
     sockaddr_storage at = {};
-    if (pvn_handle_decode(bytes, PVN_HANDLE_BYTES, &h, nullptr) != 0)
+    if (pvn_handle_decode(bytes, PVN_HANDLE_BYTES, &h, nullptr) != 0) {
+        fprintf(stderr, "proxy_of_handle: this is no listener's handle\n");
         abort();
+    }
     pvn_wire_addr_to_sockaddr(&h.addr, 0, &at);
     auto proxy = std::make_unique<ChaosProxy>(at, ChaosProxy::Plan{}, std::move(look));
     h.addr.port = proxy->port();
