@@ -157,6 +157,32 @@ TEST_F(TcpEnd, BehindAMessageThatIsKeptAside)
     EXPECT_EQ(1, first.test());
 }
 
+// The queue has room for 64 messages.
+TEST_F(TcpEnd, OfAFullQueueLosesNothing)
+{
+    first.post(p.erx, 10, 9);
+    for (uint64_t seq = 0; seq < 64; seq++)
+        send_chunk(p.dialed[1], seq, 10, 0, 0, 10, 5);
+    send_chunk(p.dialed[1], 64, 10, 0, 0, 10, 9);
+    ASSERT_EQ(1, first.test()) << p.rx->err.reason[0];
+    EXPECT_EQ(64, first.in[9]);
+    for (uint64_t seq = 0; seq < 64; seq++) {
+        second.post(p.erx, 10, 5);
+        ASSERT_EQ(1, second.test());
+        EXPECT_EQ(seq, second.in[9]);
+    }
+}
+
+TEST_F(TcpEnd, AMessageBehindAFullQueueEndsTheComm)
+{
+    first.post(p.erx, 10, 9);
+    for (uint64_t seq = 0; seq < 65; seq++)
+        send_chunk(p.dialed[1], seq, 10, 0, 0, 10, 5);
+    EXPECT_EQ(-ENOBUFS, first.test());
+    const char *why = pvn_engine_err(p.erx)->reason[0];
+    EXPECT_TRUE(strstr(why, "64 messages of 640 bytes are kept aside")) << why;
+}
+
 // One of two lanes has ended, and the streams of the other may be slower.
 class TcpEndOfLanes : public testing::Test
 {
