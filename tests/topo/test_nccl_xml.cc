@@ -103,16 +103,6 @@ TEST(ReaderLimits, SizeEndsInAnError)
     EXPECT_NE(nullptr, strstr(err.text, "4194305 bytes")) << err.text;
 }
 
-TEST(ReaderFiles, AMissingFileIsSaidToBeMissing)
-{
-    pvn_topo_ndoc *doc = nullptr;
-    pvn_topo_xml_error err;
-    EXPECT_EQ(-ENOENT, pvn_topo_nccl_xml_read("/nonexistent/topo.xml", &doc, &err));
-    EXPECT_EQ(0, err.line);
-    EXPECT_NE(nullptr, strstr(err.text, "No such file")) << err.text;
-    EXPECT_EQ(-EISDIR, pvn_topo_nccl_xml_read("/", &doc, &err));
-}
-
 TEST(ReaderTolerance, SkipsWhatNcclSkips)
 {
     std::string xml =

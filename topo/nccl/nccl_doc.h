@@ -5,7 +5,7 @@
  *
  * NCCL keeps every attribute as text and parses it at each use (src/graph/xml.h, NCCL 2.30). So
  * does this library, because the exact spelling of a value such as "16.0 GT/s" or "" matters to
- * NCCL. A document comes from a file (nccl_xml_read.h), from the machine (nccl_detect.h), or from
+ * NCCL. A document comes from a file (nccl_xml.h), from the machine (nccl_detect.h), or from
  * both. Not thread safe; one document belongs to one thread at a time. */
 #ifndef PVN_TOPO_NCCL_NCCL_DOC_H
 #define PVN_TOPO_NCCL_NCCL_DOC_H

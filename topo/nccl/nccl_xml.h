@@ -52,15 +52,13 @@ struct pvn_topo_xml_error {
     char text[320];   /* one sentence, names the value and the remedy */
 };
 
-/* Reads a file, or len bytes. Returns 0 and *doc, which the caller frees, or with err filled
- * -EINVAL (bad content), -ENOENT, -EACCES, -EFBIG, -ENOMEM, -EIO.
+/* Reads a file's len bytes. Returns 0 and *doc, which the caller frees, or with err filled -EINVAL
+ * (bad content), -EFBIG or -ENOMEM.
  *
  * The reader is strict about mistakes that would make NCCL fail or silently build another machine.
  * The file must be well-formed XML with one <system version="1"> (version 2 is AMD's RCCL and
  * accepted as such); every cpu needs numaid, every pci busid, every nvlink and pcilink target,
  * every net name. Elements in places where NCCL ignores them are skipped, as by NCCL. */
-int pvn_topo_nccl_xml_read(const char *path, struct pvn_topo_ndoc **doc,
-                           struct pvn_topo_xml_error *err);
 int pvn_topo_nccl_xml_parse(const char *text, size_t len, struct pvn_topo_ndoc **doc,
                             struct pvn_topo_xml_error *err);
 
