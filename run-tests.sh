@@ -197,6 +197,9 @@ else
     add "AddressSanitizer, UndefinedBehaviorSanitizer" build-asan "${asan[@]}"
     timeout --foreground -k 10 300 tests/coverage.sh build-asan >build-asan/coverage.log 2>&1 &
     coverage=$!
+    for script in $(grep -l '^# run-all once$' tests/*/*.sh); do
+        [ -e "build-asan/test-logs/${script//\//-}.log" ] || not_ok "$script runs in no tree"
+    done
     ahead_of tsan
     add "ThreadSanitizer" build-tsan "${tsan[@]}"
     wait "$coverage"
