@@ -123,6 +123,7 @@ struct pvn_conn {
     uint64_t redial_ns;  /* no dialling before this time */
     uint64_t refused_ns; /* when the first of several refusals in a row came, 0: none */
     int traffic_class;   /* in effect, -1: the system's */
+    bool ready_sent;     /* the peer may be UP */
     bool ready_seen;
     uint32_t ready_mask; /* lanes that work, as the peer's READY says */
 

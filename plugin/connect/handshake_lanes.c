@@ -692,6 +692,7 @@ int conn_step_ready(struct pvn_conn *c)
                             pvn_ready_encode(body, sizeof(body), c->verified), &err);
         if (rc)
             return conn_fail_now(c, &err);
+        c->ready_sent = true;
     }
     rc = listen_to_peer(c);
     if (rc)

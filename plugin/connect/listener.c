@@ -204,7 +204,6 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             at = &m->next;
             continue;
         }
-        peer_may_be_up = m->conn->state == PVN_CONN_READY && pvn_conn_failover(m->conn);
         rc = pvn_conn_step(m->conn);
         if (m->conn->theirs.resumes) {
             rc = 0;
@@ -222,8 +221,10 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             coming |= m->conn->hello_seen;
             at = &m->next;
             rc = 0;
-        } else if (!conn_failed(l, at, err)) {
-            rc = 0;
+        } else {
+            peer_may_be_up = m->conn->ready_sent && pvn_conn_failover(m->conn);
+            if (!conn_failed(l, at, err))
+                rc = 0;
         }
     }
     if (rc && peer_may_be_up)
