@@ -51,16 +51,44 @@ extern "C" int clock_gettime(clockid_t id, timespec *ts) noexcept
 namespace
 {
 
+// A listener of the plugin, to which a test connects by hand.
+struct Listening {
+    Net n{12};
+    pvn_handle h = {};
+    void *lc = nullptr, *rc = nullptr;
+
+    Listening()
+    {
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        EXPECT_EQ(0, pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h,
+                                       nullptr));
+    }
+    ~Listening()
+    {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+    }
+    ncclResult_t accept()
+    {
+        return pvn_netdrv_accept(n.d, lc, &rc);
+    }
+    // Calls accept until there is a comm, or an error, which it returns.
+    ncclResult_t accept_one()
+    {
+        ncclResult_t result = ncclSuccess;
+        EXPECT_TRUE(eventually([&] {
+            result = accept();
+            return rc || result != ncclSuccess;
+        }));
+        return result;
+    }
+};
+
 // Nobody can find the session byte by byte: the listener keeps silent after a guess of its first
 // bytes, right or wrong, and closes the connection of a whole wrong guess late.
 TEST(Unauthenticated, APartOfTheSessionIsNoAnswer)
 {
-    Net n(12);
-    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-    pvn_handle h = {};
-    void *lc = nullptr, *rc = nullptr;
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
-    pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+    Listening l;
     std::vector<raw::Sock> guesses;
     auto silent = [](const raw::Sock &s) {
         char c;
@@ -69,50 +97,44 @@ TEST(Unauthenticated, APartOfTheSessionIsNoAnswer)
     Log::get().clear();
     for (size_t known = 1; known <= 8; known++)
         for (uint64_t wrong : {0ull, 1ull << (8 * known - 1)}) {
-            guesses.push_back(raw::dial(h.addr.port));
-            raw::Bytes b = raw::preamble(PVN_PREAMBLE_CTRL, h.session ^ wrong, known);
+            guesses.push_back(raw::dial(l.h.addr.port));
+            raw::Bytes b = raw::preamble(PVN_PREAMBLE_CTRL, l.h.session ^ wrong, known);
             ASSERT_TRUE(guesses.back().send(b, 16 + known));
         }
-    raw::Sock whole = raw::dial(h.addr.port);
-    ASSERT_TRUE(whole.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session ^ 1, 99)));
+    raw::Sock whole = raw::dial(l.h.addr.port);
+    ASSERT_TRUE(whole.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session ^ 1, 99)));
     ASSERT_TRUE(eventually([&] {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        EXPECT_EQ(ncclSuccess, l.accept());
         return said("its session id is not ours");
     })) << "the fault fired";
     EXPECT_TRUE(silent(whole)) << "refused at once";
     EXPECT_TRUE(eventually([&] {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        EXPECT_EQ(ncclSuccess, l.accept());
         return !silent(whole);
     })) << "refused, and still open";
     for (const raw::Sock &s : guesses)
         EXPECT_TRUE(silent(s)) << "a guess was answered";
-    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 
 // While one call of accept is held up, another call accepts the connection, with a later timestamp.
 // The connection still gets its whole time.
 TEST(Unauthenticated, OneThatComesInDuringAnotherCallHasItsTime)
 {
-    Net n(12);
-    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-    pvn_handle h = {};
-    void *lc = nullptr, *rc = nullptr, *slow_rc = nullptr;
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
-    pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+    Listening l;
+    void *slow_rc = nullptr;
     Log::get().clear();
     std::thread slow([&] {
         dawdles = true;
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &slow_rc));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(l.n.d, l.lc, &slow_rc));
     });
     ASSERT_TRUE(eventually([] { return held_up.load(); })) << "the fault fired";
-    raw::Sock s = raw::dial(h.addr.port);
-    EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+    raw::Sock s = raw::dial(l.h.addr.port);
+    EXPECT_EQ(ncclSuccess, l.accept());
     may_go = true;
     slow.join();
     EXPECT_FALSE(said("it did not identify itself")) << Log::get().text();
     char c;
     EXPECT_EQ(-1, ::recv(s.fd, &c, 1, MSG_DONTWAIT)) << "it was closed";
-    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 
 int open_files()
@@ -150,41 +172,30 @@ std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes
 TEST(Listener, IsClosedAfterASetUpThatHasFailed)
 {
     alone([] {
-        Net n(12);
-        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-        pvn_handle h = {};
-        void *lc = nullptr, *rc = nullptr;
-        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
-        pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
-        ncclResult_t result = ncclSuccess;
+        Listening l;
         raw::Sock early;
         std::thread connector([&] {
-            RawEnd e = dial_lanes(h.addr.port, 9, with_features(h.session));
+            RawEnd e = dial_lanes(l.h.addr.port, 9, with_features(l.h.session));
             // It connects again before accept is called.
-            early = raw::dial(h.addr.port);
-            early.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session, 10));
-            pvn_hello again = with_features(h.session);
+            early = raw::dial(l.h.addr.port);
+            early.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session, 10));
+            pvn_hello again = with_features(l.h.session);
             again.resumes = 9;
             early.send(raw::hello(again));
             e.ctrl.reset();
         });
-        EXPECT_TRUE(eventually([&] {
-            result = pvn_netdrv_accept(n.d, lc, &rc);
-            return rc || result != ncclSuccess;
-        }));
+        EXPECT_NE(ncclSuccess, l.accept_one()) << "the fault fired";
         connector.join();
-        EXPECT_NE(ncclSuccess, result) << "the fault fired";
-        EXPECT_EQ(nullptr, rc);
+        EXPECT_EQ(nullptr, l.rc);
         char byte;
         EXPECT_TRUE(eventually([&] {
             const ssize_t got = ::recv(early.fd, &byte, 1, MSG_DONTWAIT);
             return got == 0 || (got < 0 && errno == ECONNRESET);
         })) << "it is left open";
-        EXPECT_GT(0, raw::dial(h.addr.port).fd) << "something listens";
-        EXPECT_NE(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        EXPECT_GT(0, raw::dial(l.h.addr.port).fd) << "something listens";
+        EXPECT_NE(ncclSuccess, l.accept());
         EXPECT_TRUE(said("this listener was closed when a set-up at it failed"))
             << Log::get().text();
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
     });
 }
 
@@ -192,28 +203,21 @@ TEST(Listener, IsClosedAfterASetUpThatHasFailed)
 TEST(Listener, GoesOnAfterASetUpThatHasFailedEarly)
 {
     alone([] {
-        Net n(12);
-        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-        pvn_handle h = {};
-        void *lc = nullptr, *rc = nullptr;
-        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
-        pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+        Listening l;
         {
-            raw::Sock s = raw::dial(h.addr.port);
-            s.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session, 9));
-            s.send(raw::hello(with_features(h.session)));
+            raw::Sock s = raw::dial(l.h.addr.port);
+            s.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session, 9));
+            s.send(raw::hello(with_features(l.h.session)));
         }
-        EXPECT_TRUE(eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess; }))
-            << "the fault has not fired";
-        ASSERT_EQ(nullptr, rc);
+        EXPECT_NE(ncclSuccess, l.accept_one()) << "the fault has not fired";
+        ASSERT_EQ(nullptr, l.rc);
         RawEnd e;
-        std::thread connector([&] { e = dial_plugin(h.addr.port, 10, with_features(h.session)); });
-        EXPECT_TRUE(
-            eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess || rc; }));
+        std::thread connector(
+            [&] { e = dial_plugin(l.h.addr.port, 10, with_features(l.h.session)); });
+        EXPECT_EQ(ncclSuccess, l.accept_one());
         connector.join();
-        ASSERT_NE(nullptr, rc) << Log::get().text();
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+        ASSERT_NE(nullptr, l.rc) << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(l.n.d, l.rc));
     });
 }
 
