@@ -10,6 +10,8 @@
 #                          the guest executes: the first that exists of jobs/<device>-NAME, jobs/NAME and
 #                          jobs/NAME without -a or -b. The job has BUILD (the build tree, read-only in the
 #                          guest) and the given variables
+#   vm_parts JOB NAME...   lets JOB run other jobs in one boot, in this order. Each has a folder of JOB, with the
+#                          variables of JOB and a range of ports of its own
 #   vm_boot NAME JOB [QEMU ARGUMENT...]   boots one guest in the foreground; returns the job's status
 #   vm_alone JOB           boots one guest, a: two rxe devices on a veth pair with 10.77.0.1 and .2, or one
 #                          PVRDMA device with 10.77.0.1, or (tls) only a veth pair. By IPv4 GID each rxe device
@@ -18,7 +20,9 @@
 #                          Rail r: eth<r> with 10.77.<r>.1 and .2, MAC 52:54:00:00:0<r>:01 and :02
 #   vm_results NAME JOB N  passes on the result lines that the guest wrote to JOB/results; fails if there
 #                          are not N of them or the guest failed
-#   vm_lane_tests RESULTS, vm_plugin_tests TRANSPORT   the tests of the RDMA lane and of the plugin
+#   vm_part_results NAME JOB/PART N STATUS   the same for a part of a job, if the guest ended with STATUS
+#   vm_rdma_tests RESULTS [PART...], vm_plugin_tests TRANSPORT [PART...]   the tests in one guest, of the RDMA lane and
+#                          of the plugin, and those of the plugin between two, after other parts in the same boot
 #   ok, not_ok, skip       the result lines of tests/run-all
 #
 # Settings of a boot (shell variables): VM_SMP, VM_MEM (MiB), VM_LIMIT (seconds), VM_MTU, VM_IP,
@@ -50,6 +54,8 @@ not_ok() { # not_ok NAME [JOB...]: prints the ends of the jobs' console and outp
     shift
     for job; do
         for file in console out; do
+            # A part's console is that of the whole job.
+            [[ -s $job/$file || $file == out ]] || job=${job%/*}
             [[ -s $job/$file ]] || continue
             echo "--- $job/$file"
             tail -n 40 "$job/$file"
@@ -102,6 +108,7 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
     rm -rf "$job"
     mkdir -p "$job"
     cp "$vm_here/guest-results" "$vm_here/guest-perf" "$job/"
+    name=${name##*/}
     for file in "$vm_device-$name" "$name" "${name%-[ab]}"; do
         [[ -e $vm_here/jobs/$file ]] || continue
         install -m 755 "$vm_here/jobs/$file" "$job/run"
@@ -111,6 +118,17 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
     cp "$vm_here"/verbs/verbsprobe.rxe "$vm_here"/verbs/verbsprobe.pvrdma "$job/"
     printf '%q\n' "BUILD=$PVN_BUILDDIR" "$@" >"$job/settings"
     echo "$job"
+}
+
+vm_parts() { # vm_parts JOB NAME...
+    local job=$1 part folder port=29500
+    shift
+    for part; do
+        folder=$(vm_job "${job##*/"$vm_device"-}/$part")
+        { cat "$job/settings" && echo "FIRST_PORT=$port"; } >"$folder/settings"
+        port=$((port + 100))
+    done
+    printf 'PARTS=%q\n' "$*" >>"$job/settings"
 }
 
 # Serves a guest's requests (`host WORD...`) until QEMU ends:
@@ -291,41 +309,53 @@ vm_pair() {
     ((vm_status_a == 0 && vm_status_b == 0))
 }
 
-# Runs the plugin's jobs with TRANSPORT: in one guest (RDMA), between two (also with the link of one going down and up,
-# and for RDMA with a peer without RDMA), with faults that a ring survives, and with a killed peer.
-vm_plugin_tests() { # vm_plugin_tests TRANSPORT
-    local job status=0 both
-    # TCP inside one machine needs no guest.
-    if [[ $1 != tcp ]]; then
-        job=$(vm_job perf-one TRANSPORT="$1")
-        VM_SMP=2 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
-        vm_results "$1, one guest" "$job" 3 "$status"
-    fi
-    both=$([[ $1 == rdma ]] && echo 8 || echo 6)
-    vm_plugin_pair "$1" perf-pair "two guests" "$both" "$both"
-    vm_plugin_pair "$1" perf-faults "failover" "$([[ $1 == rdma ]] && echo 4 || echo 5)" 1
-    vm_plugin_pair "$1" perf-kill "two guests" 1
-}
-
-# Runs the tests of the RDMA lane without the rest of the plugin, in one guest.
-vm_lane_tests() { # vm_lane_tests RESULTS
-    local job status=0
-    if [[ ! -e $PVN_BUILDDIR/tests/rdma/test_rdma_lane ]]; then
+# Runs, in one guest, the given jobs, the tests of the RDMA lane without the rest of the plugin, and the plugin over RDMA.
+# The caller prints the results of its own jobs, which are in vm_parts_job.
+vm_rdma_tests() { # vm_rdma_tests RESULTS [JOB...]
+    local parts=("${@:2}" lane perf-one)
+    vm_status=0
+    [[ -e $PVN_BUILDDIR/tests/rdma/test_rdma_lane ]] || parts=("${@:2}" perf-one)
+    vm_parts_job=$(vm_job parts TRANSPORT=rdma)
+    vm_parts "$vm_parts_job" "${parts[@]}"
+    VM_SMP=2 VM_MEM=1024 VM_LIMIT=800 VM_V4SELF='' vm_alone "$vm_parts_job" || vm_status=$?
+    if [[ -e $vm_parts_job/lane ]]; then
+        vm_part_results "RDMA lane" "$vm_parts_job/lane" "$1" "$vm_status"
+    else
         skip "RDMA lane" "its tests have not been built (no GoogleTest)"
-        return
     fi
-    job=$(vm_job lane)
-    VM_SMP=2 VM_MEM=1024 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
-    vm_results "RDMA lane" "$job" "$1" "$status"
+    vm_part_results "rdma, one guest" "$vm_parts_job/perf-one" 3 "$vm_status"
 }
 
-vm_plugin_pair() { # vm_plugin_pair TRANSPORT JOB TITLE RESULTS_A [RESULTS_B]
-    local a b
-    a=$(vm_job "$2-a" TRANSPORT="$1" RANK=0 KERNEL_TLS="$([[ $vm_device != tls ]] || echo yes)")
-    b=$(vm_job "$2-b" TRANSPORT="$1" RANK=1 KERNEL_TLS="$([[ $vm_device != tls ]] || echo yes)")
-    VM_LIMIT=400 vm_pair "$a" "$b"
-    vm_results "$1, $3, rank 0" "$a" "$4" "$vm_status_a"
-    [[ -z ${5:-} ]] || vm_results "$1, $3, rank 1" "$b" "$5" "$vm_status_b"
+# Runs the plugin's jobs with TRANSPORT between two guests: with the link of one going down and up, and for RDMA with a
+# peer without RDMA, with faults that a ring survives, and with a killed peer.
+vm_plugin_tests() { # vm_plugin_tests TRANSPORT [JOB...]
+    local both=6 faults=5
+    [[ $1 != rdma ]] || both=8 faults=4
+    # The last one kills guest b.
+    VM_LIMIT=1000 vm_plugin_pair "$@" perf-pair perf-faults perf-kill
+    vm_pair_results "$1, two guests" perf-pair "$both" "$both"
+    vm_pair_results "$1, failover" perf-faults "$faults" 1
+    vm_pair_results "$1, two guests" perf-kill 1
+}
+
+vm_plugin_pair() { # vm_plugin_pair TRANSPORT JOB...: runs the jobs, one after the other, in two guests
+    local settings=(TRANSPORT="$1" KERNEL_TLS="$([[ $vm_device != tls ]] || echo yes)")
+    shift
+    vm_parts_a=$(vm_job parts-a "${settings[@]}" RANK=0) vm_parts_b=$(vm_job parts-b "${settings[@]}" RANK=1)
+    vm_parts "$vm_parts_a" "${@/%/-a}"
+    vm_parts "$vm_parts_b" "${@/%/-b}"
+    VM_LIMIT=${VM_LIMIT:-400} vm_pair "$vm_parts_a" "$vm_parts_b"
+}
+
+vm_pair_results() { # vm_pair_results TITLE JOB RESULTS_A [RESULTS_B]: what vm_plugin_pair's guests say of a job
+    vm_part_results "$1, rank 0" "$vm_parts_a/$2-a" "$3" "$vm_status_a"
+    [[ -z ${4:-} ]] || vm_part_results "$1, rank 1" "$vm_parts_b/$2-b" "$4" "$vm_status_b"
+}
+
+vm_part_results() { # vm_part_results NAME JOB/PART N STATUS
+    local status=$4
+    [[ ! -s $2/status ]] || status=$(<"$2/status")
+    vm_results "$1" "$2" "$3" "$status"
 }
 
 vm_results() {

@@ -25,10 +25,10 @@ pair() { # pair JOB TITLE RESULTS_A RESULTS_B [STATUS_B]
 }
 
 vm_start pvrdma
-one device "one guest" 32
 VM_SWITCH=1 one topo "below a switch" 4
-pair pair "two guests" 4 4
 pair kill "peer killed" 2
-vm_lane_tests 2
-vm_plugin_tests rdma
+vm_rdma_tests 2 device
+vm_part_results "one guest" "$vm_parts_job/device" 32 "$vm_status"
+vm_plugin_tests rdma pair
+vm_pair_results "two guests" pair 4 4
 exit "$vm_failed"

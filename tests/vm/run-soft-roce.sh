@@ -41,7 +41,7 @@ vm_start rxe
 veth
 hub
 pair
-vm_lane_tests 1
+vm_rdma_tests 1
 vm_plugin_tests tcp
 vm_plugin_tests rdma
 exit "$vm_failed"

@@ -20,7 +20,8 @@ one_guest() { # one_guest TITLE JOB RESULTS
 vm_start tls
 if [[ -e $PVN_BUILDDIR/tests/unit/test_seal_kernel && -e $PVN_BUILDDIR/tests/tcp/test_lane_chaos ]]; then
     one_guest "one guest" streams 9
-    vm_plugin_pair tcp perf-faults "sealed by the kernel" 5 1
+    vm_plugin_pair tcp perf-faults
+    vm_pair_results "tcp, sealed by the kernel" perf-faults 5 1
 else
     skip "TLS by the kernel" "its tests have not been built (no GoogleTest)"
 fi
