@@ -326,8 +326,8 @@ TEST(Death, AKilledPeerIsReportedAtOnceAndOthersLive)
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
     void *lc = nullptr, *rc = nullptr;
     ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
-    // The other comm comes after the child: it starts a thread, and the child of gcc 12's
-    // AddressSanitizer waits for ever for a lock of its allocator that a thread held.
+    // The other comm comes after the fork. It starts a thread, and gcc 12's AddressSanitizer
+    // leaves a child without end in a lock of its allocator that a thread of the parent held.
     pid_t pid = with_child(handle, 12, [](Net &, void *) {
         for (;;)
             pause();
