@@ -51,14 +51,14 @@ format() {
 # SC2207) on purpose; SC2187: busybox's ash is like dash.
 shell() {
     have shellcheck
-    scripts | xargs -n 8 -P "$jobs" shellcheck -S warning -e SC2034,SC2046,SC2154,SC2187,SC2206,SC2207 -f gcc
+    scripts | xargs -n 8 -P "$jobs" shellcheck -S warning -e SC2034,SC2046,SC2154,SC2187,SC2206,SC2207,SC2319 -f gcc
     # Completion is built from the tools' options.
     find "$build/plugin/perf" "$build/topo" -maxdepth 1 -name 'pvn-*.bash' -exec shellcheck -s bash -S warning -f gcc {} +
 }
 
 spelling() {
     have codespell
-    xargs -a "$work/files" codespell -q 7 -L upto,ontext,buildd,inout,ue,nd,te,ba,hca,ot,fo,mis,clen,lod
+    xargs -a "$work/files" codespell -q 7 -L upto,ontext,buildd,inout,ue,nd,te,ba,hca,ot,fo,mis,clen,lod,aer,3rt
 }
 
 # Refuses words for which the field has a standard term, in names, comments, messages and texts. HACKING.md lists the

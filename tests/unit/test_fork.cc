@@ -20,14 +20,14 @@ namespace
 
 enum class Kernel { ITS_OWN, TOO_OLD, EMULATED };
 Kernel kernel;
-int advices;     // calls of madvise, which the program replaces below
+int madvised;    // calls of madvise, which the program replaces below
 bool numberless; // each process takes itself for number 1, as the first of a namespace does
 
 } // namespace
 
 extern "C" int madvise(void *addr, size_t len, int advice) __THROW
 {
-    advices++;
+    madvised++;
     if (kernel == Kernel::EMULATED)
         return 0;
     if (kernel == Kernel::TOO_OLD) {
@@ -72,7 +72,7 @@ int child_of_a_marked_process()
 int marked_process()
 {
     if (pvn_forked() || pvn_fork_mark() != 0 || pvn_forked() ||
-        pvn_fork_in_child(pvn_fork_epoch()) || advices == 0)
+        pvn_fork_in_child(pvn_fork_epoch()) || madvised == 0)
         return 10;
     int of_child = in_child(child_of_a_marked_process);
     return of_child ? of_child : pvn_forked() ? 11 : 0;
