@@ -129,11 +129,14 @@ fedora() {
     fi
     rm -f "$tmp"/packages/*
     cp "$tmp"/rpm/*.rpm "$tmp/packages/"
-    in_root "rpm -i --nodeps --force-debian /packages/*.rpm || exit 10
+    # Debian's rpm before 4.20 refuses to install anything without this option, and a later one does not know it.
+    local force=''
+    ! rpm --force-debian --version >/dev/null 2>&1 || force=--force-debian
+    in_root "rpm -i --nodeps $force /packages/*.rpm || exit 10
         # Fedora's loader looks there by itself, Debian's does not.
         libdir=\$(dirname \$(rpm -ql nccl-net-pvrdma | grep 'pvrdma.so\$')); export LD_LIBRARY_PATH=\$libdir
         $use
-        rpm -e --nodeps --force-debian pvn-tools nccl-net-pvrdma || exit 17
+        rpm -e --nodeps $force pvn-tools nccl-net-pvrdma || exit 17
         [ ! -e /usr/bin/pvn-perf ]"
     verdict "the RPM packages are installed, used and removed" $?
     cp "$tmp/left" "$tmp/out"
