@@ -11,7 +11,7 @@ fail() {
 [ $# = 2 ] || fail "usage: deb.sh ARCHIVE OUTPUT-FOLDER"
 archive=$(readlink -f "$1")
 [ -f "$archive" ] || fail "$1: no such archive (make dist)"
-command -v dpkg-buildpackage >/dev/null || fail "there is no dpkg-buildpackage: apt-get install dpkg-dev debhelper"
+command -v dpkg-buildpackage >/dev/null || fail "there is no dpkg-buildpackage: apt-get install build-essential debhelper"
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 rm -rf "$out/scratch"

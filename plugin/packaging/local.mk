@@ -13,7 +13,7 @@ RPMBUILD_OPTIONS =
 PVN_NEEDS = @$(srcdir)/plugin/packaging/needs.sh "make $@" xz:xz-utils:xz
 
 deb:
-	$(PVN_NEEDS) dpkg-buildpackage:dpkg-dev:dpkg-dev dh:debhelper:debhelper
+	$(PVN_NEEDS) dpkg-buildpackage:build-essential:dpkg-dev dh:debhelper:debhelper
 	$(MAKE) $(AM_MAKEFLAGS) dist-xz
 	$(srcdir)/plugin/packaging/deb.sh $(distdir).tar.xz $(PVN_PACKAGES)/deb
 
