@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/fork_fds.h"
 #include "base/log.h"
 #include "base/param.h"
 #include "stats/stat_via.h"
@@ -55,6 +56,7 @@ static struct {
     int used;                   /* rows with an owner */
     bool leaving;               /* the file goes with the last of them */
     bool owned[PVN_STAT_ROWS];
+    int fd; /* holds the lock where the mapping does not, otherwise -1 */
     dev_t dev;
     ino_t ino;
     char path[PATH_MAX];
@@ -143,6 +145,16 @@ static int create(int dirfd, const struct pvn_stat_ident *id, char *name, size_t
     return fd >= 0 ? fd : pvn_err_set(err, -errno, "%s cannot be made", name);
 }
 
+static void close_lock(int fd)
+{
+    if (fd < 0)
+        return;
+    pvn_fork_fds_lock();
+    pvn_fork_fds_remove(fd);
+    close(fd);
+    pvn_fork_fds_unlock();
+}
+
 /* Maps the file at fd and writes its header. The mapping outlives the descriptor, and so does the
  * lock, which belongs to the open file that the mapping holds. */
 static int map(int fd, const struct pvn_stat_ident *id, int abi, struct pvn_err *err)
@@ -177,6 +189,24 @@ static int map(int fd, const struct pvn_stat_ident *id, int abi, struct pvn_err 
     return 0;
 }
 
+/* Closes the file, which is mapped. The mapping holds it, and with it the lock, but not on
+ * overlayfs, the root of containers, where it holds the file of the layer below. There another
+ * descriptor takes the lock and is returned. */
+static int close_but_lock(int dirfd, const char *name, int fd)
+{
+    int locks;
+
+    pvn_fork_fds_lock();
+    locks = openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    pvn_fork_fds_add(locks);
+    pvn_fork_fds_unlock();
+    close(fd);
+    if (locks >= 0 && flock(locks, LOCK_EX | LOCK_NB) == 0)
+        return locks;
+    close_lock(locks);
+    return -1;
+}
+
 static int make_file(int abi, struct pvn_err *err)
 {
     char dir[PVN_PARAM_STR_LEN + 32], name[64];
@@ -193,9 +223,12 @@ static int make_file(int abi, struct pvn_err *err)
     fd = rc = create(dirfd, &id, name, sizeof(name), err);
     if (fd >= 0) {
         rc = map(fd, &id, abi, err);
-        if (rc)
+        if (rc == 0) {
+            file.fd = close_but_lock(dirfd, name, fd);
+        } else {
             unlinkat(dirfd, name, 0);
-        close(fd);
+            close(fd);
+        }
     }
     close(dirfd);
     if (rc == 0)
@@ -228,6 +261,7 @@ static void let_go_if_idle(void)
     if (file.head->failed == 0)
         unlink(file.path);
     munmap(file.head, MAP_BYTES);
+    close_lock(file.fd);
     memset(&file, 0, sizeof(file));
 }
 

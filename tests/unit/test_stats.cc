@@ -653,6 +653,32 @@ TEST_F(Stats, AProcessIsSeenAliveStoppedAndKilled)
     EXPECT_EQ(12345u, r.s.row[0].n.bytes);
 }
 
+// There the mapping of a file does not hold its lock.
+TEST_F(Stats, AFileOnAnOverlayIsLockedAsAnyOther)
+{
+    mkdir(dir.c_str(), 0700);
+    for (const char *d : {"/low", "/up", "/work"})
+        mkdir((top + d).c_str(), 0700);
+    const std::string layers =
+        "lowerdir=" + top + "/low,upperdir=" + top + "/up,workdir=" + top + "/work";
+    std::string why;
+    std::thread([&] {
+        if (unshare(CLONE_NEWNS | CLONE_FS) != 0 ||
+            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            mount("overlay", dir.c_str(), "overlay", 0, layers.c_str()) != 0) {
+            why = strerror(errno);
+            return;
+        }
+        pvn_stats_open(12);
+        ASSERT_STRNE("", pvn_stats_path()) << said;
+        EXPECT_EQ(PVN_STATS_ALIVE, Read(pvn_stats_path()).s.life);
+        pvn_stats_close();
+        EXPECT_EQ(0, umount(dir.c_str())) << "a descriptor is left open";
+    }).join();
+    if (!why.empty())
+        GTEST_SKIP() << "no overlay file system here: " << why << " (run as root)";
+}
+
 // ---- what is removed ----
 
 TEST_F(Stats, OldFilesOfDeadProcessesGo)
