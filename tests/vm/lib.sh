@@ -49,16 +49,17 @@ ok() {
 }
 
 not_ok() { # not_ok NAME [JOB...]: prints the ends of the jobs' console and output, too
-    local job file
+    local job file folder
     echo "not ok $1"
     shift
     for job; do
         for file in console out; do
             # A part's console is that of the whole job.
-            [[ -s $job/$file || $file == out ]] || job=${job%/*}
-            [[ -s $job/$file ]] || continue
-            echo "--- $job/$file"
-            tail -n 40 "$job/$file"
+            folder=$job
+            [[ $file == out || -e $job/console ]] || folder=${job%/*}
+            [[ -s $folder/$file ]] || continue
+            echo "--- $folder/$file"
+            tail -n 40 "$folder/$file"
         done
     done
     vm_failed=1
