@@ -76,6 +76,9 @@ enum {
      * ThreadSanitizer sees the order. Of longer writes only the first and the last line are
      * placed so. */
     WORDWISE = 32768,
+    /* Under ThreadSanitizer a release store costs a hundred times a relaxed one. So of longer
+     * writes only the last word of each line is a release store, which is what rings poll. */
+    LINEWISE = 4096,
     BY_WORDS = 2, /* values of `descend` */
     EVERY_PIECE = 3,
     SEEN_AFTER = 3000, /* turns of a loop, a microsecond or two */
@@ -105,6 +108,34 @@ static void put_words(char *dst, const char *src, size_t len)
         len -= n;
     }
 }
+
+#ifdef SV_TSAN
+static void put_lines(char *dst, const char *src, size_t len)
+{
+    while (len) {
+        size_t n = LINE - (uintptr_t)dst % LINE;
+        if (n > len)
+            n = len;
+        if (n < LINE) {
+            put_words(dst, src, n);
+        } else {
+            uint64_t w[LINE / 8];
+            memcpy(w, src, LINE);
+            for (int i = 0; i < LINE / 8 - 1; i++)
+                __atomic_store_n((uint64_t *)(void *)dst + i, w[i], __ATOMIC_RELAXED);
+            put_word(dst + LINE - 8, w[LINE / 8 - 1]);
+        }
+        dst += n;
+        src += n;
+        len -= n;
+    }
+}
+#else
+static void put_lines(char *dst, const char *src, size_t len)
+{
+    put_words(dst, src, len);
+}
+#endif
 
 /* Gives a reader time to see a line's last word without the rest. On a busy machine the reader
  * may have no processor at that moment, so now and then this sleeps. */
@@ -153,7 +184,10 @@ static void put_bytes(void *to, const void *from, size_t len)
         return;
     }
     if (!sv.p.descend || (sv.p.descend == BY_WORDS && len <= LINE)) {
-        put_words(dst, src, len);
+        if (len > LINEWISE)
+            put_lines(dst, src, len);
+        else
+            put_words(dst, src, len);
         return;
     }
     if (sv.p.descend == BY_WORDS || sv.p.descend == EVERY_PIECE) {
