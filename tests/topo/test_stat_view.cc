@@ -165,17 +165,12 @@ TEST_F(StatView, AnotherNetworkNamespaceIsSeen)
     std::system(("kill -INT $(cat " + pid + ")").c_str());
 }
 
-// Runs --watch in a window of the given size for one update and returns the output.
-std::string look_in_window(const std::string &dir, unsigned short rows, unsigned short columns,
-                           const std::string &files)
+// What a command prints on a terminal of this size.
+std::string on_terminal(const std::string &command, winsize size)
 {
-    winsize size{rows, columns, 0, 0};
     int fd;
     pid_t pid = forkpty(&fd, nullptr, nullptr, &size);
     if (pid == 0) {
-        std::string command = "cd " + dir +
-                              " && exec " PVN_BUILDDIR "/topo/pvn-topo --watch=0.1 --count 1 stat" +
-                              files;
         execlp("sh", "sh", "-c", command.c_str(), static_cast<char *>(nullptr));
         _exit(127);
     }
@@ -187,7 +182,36 @@ std::string look_in_window(const std::string &dir, unsigned short rows, unsigned
     int status;
     waitpid(pid, &status, 0);
     close(fd);
+    return all;
+}
+
+// Runs --watch in a window of the given size for one update and returns the output.
+std::string look_in_window(const std::string &dir, unsigned short rows, unsigned short columns,
+                           const std::string &files)
+{
+    std::string all = on_terminal(
+        "cd " + dir + " && exec " PVN_BUILDDIR "/topo/pvn-topo --watch=0.1 --count 1 stat" + files,
+        {rows, columns, 0, 0});
     return std::regex_replace(all, std::regex("\033\\[[0-9;]*[a-zA-Z]|\r"), "");
+}
+
+// Open MPI 5 gives its ranks pseudo-terminals whose output goes to a file.
+TEST_F(StatView, ColoursAreForATerminalThatHasThem)
+{
+    std::string files = save("a.json", {process(0, {{true, 0, 0}})});
+    auto coloured = [&](const std::string &settings) {
+        std::string all = on_terminal("cd " + dir.path + " && exec env -u NO_COLOR -u TERM " +
+                                          settings + " " PVN_BUILDDIR "/topo/pvn-topo stat" + files,
+                                      {24, 80, 0, 0});
+        EXPECT_NE(std::string::npos, all.find("rank 0")) << all;
+        return all.find('\033') != std::string::npos;
+    };
+    EXPECT_TRUE(coloured("TERM=xterm"));
+    EXPECT_TRUE(coloured("TERM=xterm NO_COLOR="));
+    EXPECT_FALSE(coloured("TERM=xterm NO_COLOR=1"));
+    EXPECT_FALSE(coloured("TERM=dumb"));
+    EXPECT_FALSE(coloured("TERM="));
+    EXPECT_FALSE(coloured(""));
 }
 
 TEST_F(StatView, WatchFitsIntoItsWindow)

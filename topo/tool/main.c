@@ -37,8 +37,8 @@ static void set_look(struct tool *t)
     bool terminal = isatty(STDOUT_FILENO) && !t->output;
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     bool on = t->color == TOOL_COLOR_ALWAYS ||
-              (t->color == TOOL_COLOR_AUTO && terminal && !(no_color && no_color[0]) &&
-               !(term && strcmp(term, "dumb") == 0));
+              (t->color == TOOL_COLOR_AUTO && terminal && !(no_color && no_color[0]) && term &&
+               term[0] && strcmp(term, "dumb") != 0);
     t->bold = on ? "\033[1m" : "";
     t->dim = on ? "\033[2m" : "";
     t->red = on ? "\033[31m" : "";
