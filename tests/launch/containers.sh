@@ -37,10 +37,15 @@ launch_fetch_more() {
 }
 
 launch_etc() {
+    local files processes
+    files=$(ulimit -Hn) processes=$(ulimit -Hu)
+    processes=${processes/unlimited/-1}
     mkdir -p "$1/containers" || return 1
+    # Podman 5 would raise these limits, which root may not do everywhere.
     cat >"$1/containers/containers.conf" <<END
 [containers]
 cgroups = "disabled"
+default_ulimits = ["nofile=$files:$files", "nproc=$processes:$processes"]
 log_driver = "k8s-file"
 [engine]
 runtime = "crun"
@@ -152,7 +157,9 @@ mkdir full && mount -t tmpfs -o size=256k none full && ! cat /dev/zero >full/fil
 holds "a folder is full" $?
 restricted "a full /dev/shm" "$none" -v /mnt/full:/dev/shm
 restricted "a /dev/shm that is read only" 'statistics.* Read-only file system' -v /mnt/empty:/dev/shm:ro
-restricted "a root that is read only" "$kept" --read-only --read-only-tmpfs=false
+# Podman 5 makes /dev/shm read only as well.
+unless_shm="$kept|statistics.* Read-only file system"
+restricted "a root that is read only" "$unless_shm" --read-only --read-only-tmpfs=false
 restricted "a user without privileges" "${kept}65499/" --user 65499:65499
 restricted "no capabilities" "$kept" --cap-drop all
 few=(--ulimit memlock=65536:65536 --ulimit nofile=1024:1024 --ulimit nproc=4096:4096)
@@ -175,7 +182,7 @@ fi
 
 # All restrictions of a DaemonSet's container are combined. The image's own command keeps its readiness file there.
 daemon=(--read-only --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --tmpfs /status -e TMPDIR=/status)
-restricted "all restrictions of the DaemonSet" "$kept" "${daemon[@]}"
+restricted "all restrictions of the DaemonSet" "$unless_shm" "${daemon[@]}"
 run_as ok "check.sh with all restrictions of the DaemonSet" 60 in_box 1 "${daemon[@]}" -- sh -c '
     "$(dirname "$NCCL_NET_PLUGIN")/../share/nccl-net-pvrdma/container/check.sh" /status &
     for i in $(seq 200); do [ -e /status/ready ] && break; sleep 0.1; done

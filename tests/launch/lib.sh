@@ -121,10 +121,12 @@ launch_inside() {
     dd if=/dev/urandom of="$over/etc/munge/munge.key" bs=128 count=1 status=none
     chmod 400 "$over/etc/munge/munge.key"
     # The files are written before the layers are joined, because later changes of a lower layer are undefined.
-    launch_etc "$over/etc"
-    # Links that the packages' set-up scripts would make, and libpmix.so, which Debian's Slurm loads but only
-    # libpmix-dev has
-    ln -s slurmstepd-wlm "$over/usr/sbin/slurmstepd"
+    launch_etc "$over/etc" || return 1
+    # Links that the packages' set-up scripts would make (daemons of Slurm 24.11 know themselves by these names), and
+    # libpmix.so, which Debian's Slurm loads but only libpmix-dev has
+    for n in slurmctld slurmd slurmstepd; do
+        ln -s $n-wlm "$over/usr/sbin/$n"
+    done
     ln -s libpmix.so.2 "$over/usr/lib/$multiarch/pmix2/lib/libpmix.so"
     mount -t overlay none -o "lowerdir=$over/usr:$launch_cache/root/usr:/usr" /usr &&
         mount -t overlay none -o "lowerdir=$over/etc:$launch_cache/root/etc:/etc" /etc || return 1

@@ -45,9 +45,9 @@ start_slurm() {
     for ((n = 1; n <= hosts; n++)); do
         launch_host $n && on $n sh -c 'touch /dev/shm/gpu0 /dev/shm/gpu1 /dev/shm/gpu2 /dev/shm/gpu3 /dev/shm/gpu4 /dev/shm/gpu5 /dev/shm/gpu6 \
             /dev/shm/gpu7 && mkdir -p /var/log/munge /var/lib/munge /var/spool/slurmctld /var/spool/slurmd &&
-            munged --force && exec slurmd-wlm -L /var/log/slurmd.log' || return 1
+            munged --force && exec slurmd -L /var/log/slurmd.log' || return 1
     done
-    on 1 slurmctld-wlm -L /var/log/slurmctld.log || return 1
+    on 1 slurmctld -L /var/log/slurmctld.log || return 1
     for ((n = 0; n < 300; n++)); do
         [[ $(on 1 sinfo -h -o %T%D) = "idle$hosts" ]] && on 1 scontrol update "nodename=node[01-0$hosts]" gres=gpu:8 && return 0
         sleep 0.1
