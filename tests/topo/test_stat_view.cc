@@ -165,7 +165,7 @@ TEST_F(StatView, AnotherNetworkNamespaceIsSeen)
     std::system(("kill -INT $(cat " + pid + ")").c_str());
 }
 
-// What a command prints on a terminal of this size.
+// Returns what a command prints on a terminal of this size.
 std::string on_terminal(const std::string &command, winsize size)
 {
     int fd;
