@@ -93,14 +93,20 @@ inline bool said(const std::string &what)
     return Log::get().text().find(what) != std::string::npos;
 }
 
-// This process's open descriptors.
+// This process's open descriptors. On overlayfs, and only there, the plugin keeps its statistics
+// file open (stats.c), which is left out.
 inline std::set<int> descriptors()
 {
     std::set<int> fds;
     DIR *d = opendir("/proc/self/fd");
-    while (dirent *e = readdir(d))
-        if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d))
-            fds.insert(atoi(e->d_name));
+    while (dirent *e = readdir(d)) {
+        char file[4096] = "";
+        if (e->d_name[0] == '.' || atoi(e->d_name) == dirfd(d))
+            continue;
+        if (readlinkat(dirfd(d), e->d_name, file, sizeof(file) - 1) > 0 && strstr(file, ".stat"))
+            continue;
+        fds.insert(atoi(e->d_name));
+    }
     closedir(d);
     return fds;
 }
