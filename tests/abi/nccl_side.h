@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <dirent.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,19 +95,22 @@ inline bool said(const std::string &what)
     return Log::get().text().find(what) != std::string::npos;
 }
 
-// This process's open descriptors. On overlayfs, and only there, the plugin keeps its statistics
-// file open (stats.c), which is left out.
+// This process's open descriptors, without that of a statistics file on overlayfs, which is open as
+// long as the file (stats.c).
 inline std::set<int> descriptors()
 {
     std::set<int> fds;
     DIR *d = opendir("/proc/self/fd");
     while (dirent *e = readdir(d)) {
+        const int fd = atoi(e->d_name);
         char file[4096] = "";
-        if (e->d_name[0] == '.' || atoi(e->d_name) == dirfd(d))
+        struct statfs fs = {};
+        if (e->d_name[0] == '.' || fd == dirfd(d))
             continue;
-        if (readlinkat(dirfd(d), e->d_name, file, sizeof(file) - 1) > 0 && strstr(file, ".stat"))
+        if (readlinkat(dirfd(d), e->d_name, file, sizeof(file) - 1) > 0 && strstr(file, ".stat") &&
+            fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC)
             continue;
-        fds.insert(atoi(e->d_name));
+        fds.insert(fd);
     }
     closedir(d);
     return fds;
