@@ -76,8 +76,9 @@ enum {
      * ThreadSanitizer sees the order. Of longer writes only the first and the last line are
      * placed so. */
     WORDWISE = 32768,
-    /* Under ThreadSanitizer a release store costs a hundred times a relaxed one. So of longer
-     * writes only the last word of each line is a release store, which is what rings poll. */
+    /* ThreadSanitizer makes and updates a clock for each release store, which took a quarter of
+     * test_rdma_lane's time. So of longer writes only the last word of each line is one there,
+     * which is what rings poll. */
     LINEWISE = 4096,
     BY_WORDS = 2, /* values of `descend` */
     EVERY_PIECE = 3,
