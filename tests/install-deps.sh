@@ -8,8 +8,8 @@ set -eu
 build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev libssl-dev
        libpci-dev libexpat1-dev libjansson-dev)
 # iproute2 and procps are for network namespaces and limits. The VM tests fetch their kernels with apt themselves.
-tests=(build-essential libgtest-dev binutils bzip2 file iproute2 procps python3 python3-venv python3-jsonschema graphviz hwloc libhwloc-dev
-       ibverbs-providers ibverbs-utils perftest rdma-core
+tests=(build-essential libgtest-dev binutils bzip2 file iproute2 procps python3 python3-venv python3-jsonschema graphviz
+       hwloc libhwloc-dev ibverbs-providers ibverbs-utils perftest rdma-core
        qemu-system-x86 busybox-static cpio kmod xz-utils zstd
        debootstrap clang-format shellcheck codespell man-db mandoc debhelper lintian rpm valgrind)
 
