@@ -405,7 +405,8 @@ static void publish(struct pvn_stat *s, size_t upto)
     put64(&file.head->touched_ns, s->now.n.look_ns);
 }
 
-/* Cuts a text that is too long. snprintf would take 400 instructions for each, some 25 times in a set-up. */
+/* Cuts a text that is too long. snprintf would take 400 instructions for each, some 25 times in a
+ * set-up. */
 static void copy(char *to, size_t size, const char *text)
 {
     size_t len = strnlen(text, size - 1);
