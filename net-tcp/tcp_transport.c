@@ -408,6 +408,7 @@ const struct pvn_transport_ops pvn_tcp_transport = {
     .chosen_by = "NCCL_SOCKET_IFNAME",
     .is_fallback = true,
     .seals = true,
+    .offer_keeps = true,
     .scan = tcp_scan,
     .lane_new = tcp_lane_new,
     .unload = NULL,

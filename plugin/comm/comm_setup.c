@@ -479,6 +479,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     cc.session = h.session;
     cc.key = pvn_seal_key();
     cc.peer_has_key = h.has_key;
+    cc.peer_features = h.features;
     choose_peer(&cc, &h);
     p = comm_pending_new(cfg->owner, err);
     if (!p)

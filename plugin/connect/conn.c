@@ -168,6 +168,7 @@ void conn_report(struct pvn_conn *c, const char *text)
     if (c->state == PVN_CONN_READY && (c->cfg.resumes || c->theirs.resumes))
         return;
     /* Frames that have not left yet go first, because a frame cannot start within another. */
+    c->ctrl.tx_held = 0;
     if (c->ctrl.fd >= 0 && n > 0 &&
         pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_ERROR, body, (size_t)n, NULL) == 0)
         pvn_ctrl_flush(&c->ctrl, NULL);
@@ -254,7 +255,7 @@ void conn_lane_name(const struct pvn_conn *c, int k, char *buf, size_t cap)
 
 bool pvn_conn_failover(const struct pvn_conn *c)
 {
-    return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_FAILOVER;
+    return c->mine.features & c->theirs.features & PVN_FEATURE_FAILOVER;
 }
 
 bool pvn_conn_keeps(const struct pvn_conn *c)
@@ -264,13 +265,12 @@ bool pvn_conn_keeps(const struct pvn_conn *c)
 
 bool pvn_conn_shared(const struct pvn_conn *c)
 {
-    return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_SHARED;
+    return c->mine.features & c->theirs.features & PVN_FEATURE_SHARED;
 }
 
 bool pvn_conn_seals_data(const struct pvn_conn *c)
 {
-    return c->hello_seen && c->cfg.key &&
-           (c->mine.features | c->theirs.features) & PVN_FEATURE_SEALS_DATA;
+    return c->cfg.key && (c->mine.features | c->theirs.features) & PVN_FEATURE_SEALS_DATA;
 }
 
 bool pvn_conn_failback(const struct pvn_conn *c)
@@ -280,7 +280,7 @@ bool pvn_conn_failback(const struct pvn_conn *c)
 
 bool pvn_conn_large(const struct pvn_conn *c)
 {
-    return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_LARGE;
+    return c->mine.features & c->theirs.features & PVN_FEATURE_LARGE;
 }
 
 int pvn_conn_worth(const struct pvn_conn *c)

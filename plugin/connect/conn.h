@@ -23,7 +23,9 @@ enum pvn_conn_state {
     PVN_CONN_START, /* connector: nothing is done yet */
     PVN_CONN_DIAL,  /* connector: get a TCP connection to the listener named in the handle */
     PVN_CONN_SEAL,  /* with a key: both ends prove it, and seal the control connection */
-    PVN_CONN_HELLO, /* learn who the peer is and which wire version both speak */
+    /* Learn who the peer is and which wire version both speak. The connector of a new comm over TCP
+     * makes its lanes, and sends its offer behind the HELLO. */
+    PVN_CONN_HELLO,
     PVN_CONN_OFFER, /* make this end's lanes, learn the peer's, agree on the pairs */
     /* Connect each lane to its partner, with the partner's data from the peer's offer. */
     PVN_CONN_BIND,
@@ -63,6 +65,7 @@ struct pvn_conn_cfg {
     uint64_t nonce;            /* connector: 0, because each attempt makes a new one */
     const struct pvn_key *key; /* both ends prove it; NULL: none. Outlives the conn */
     bool peer_has_key;         /* connector: as the listener's handle says */
+    uint64_t peer_features;    /* connector: the listener's, as its handle says */
     int traffic_class;         /* requested by the communicator at this end, -1: none */
     bool lazy;                 /* PVN_FEATURE_LAZY */
     bool shared;               /* PVN_FEATURE_SHARED; the same for all connections of a comm */
@@ -113,6 +116,7 @@ struct pvn_conn {
     unsigned unwatched;      /* calls of pvn_conn_watch without a watch */
     struct pvn_hello mine, theirs;
     bool hello_seen; /* a valid HELLO has come */
+    bool offered;    /* connector: its lanes are made, and its offer is queued */
     bool in_clear;   /* SEAL, connector: the listener answers in the clear, to refuse */
     /* Secret for the tokens of data connections; with a key, from HELLO on. */
     uint8_t streams[PVN_SECRET_BYTES];
@@ -175,17 +179,18 @@ void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap);
 /* Adds up the lanes' counters. From UP on. */
 void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
 
-/* True if both ends request that the comm outlive its lanes. From OFFER on. */
+/* True if both ends request that the comm outlive its lanes. From OFFER on, as the next ones, and
+ * from the start at the connector of a new comm. */
 bool pvn_conn_failover(const struct pvn_conn *c);
 /* True if, besides, its control connection may be replaced alone. */
 bool pvn_conn_keeps(const struct pvn_conn *c);
 /* True if, besides, it may return to better lanes. */
 bool pvn_conn_failback(const struct pvn_conn *c);
-/* True if both ends verify lanes with full-size packets where that is required. From OFFER on. */
+/* True if both ends verify lanes with full-size packets where that is required. */
 bool pvn_conn_large(const struct pvn_conn *c);
-/* True if data over TCP are sealed. From OFFER on. */
+/* True if data over TCP are sealed. */
 bool pvn_conn_seals_data(const struct pvn_conn *c);
-/* True if ranks may share the comm, so that all its lanes have clear-to-send. From OFFER on. */
+/* True if ranks may share the comm, so that all its lanes have clear-to-send. */
 bool pvn_conn_shared(const struct pvn_conn *c);
 /* Ranks the lanes and their path, for comparison with others of the same comm; higher is better.
  * Lanes of a faster kind than the fallback count most, then the number of lanes, then the comm's

@@ -64,9 +64,10 @@ int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void 
 
 int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
 {
-    while (c->tx_done < c->tx_len) {
-        ssize_t n =
-            pvn_sockio_send(c->io, c->fd, c->seal, c->tx + c->tx_done, c->tx_len - c->tx_done);
+    size_t end = c->tx_len - c->tx_held;
+
+    while (c->tx_done < end) {
+        ssize_t n = pvn_sockio_send(c->io, c->fd, c->seal, c->tx + c->tx_done, end - c->tx_done);
 
         if (n == -EAGAIN)
             return -EAGAIN;
@@ -74,6 +75,8 @@ int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
             return pvn_err_set(err, (int)n, "sending on the control connection failed");
         c->tx_done += (size_t)n;
     }
+    if (c->tx_held)
+        return 0;
     free(c->tx);
     c->tx = NULL;
     c->tx_len = c->tx_done = 0;

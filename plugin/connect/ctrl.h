@@ -27,6 +27,7 @@ struct pvn_ctrl {
     bool started; /* the first byte of a frame has come, the last one has not */
     uint8_t *tx;
     size_t tx_len, tx_done;
+    size_t tx_held; /* how many of the last bytes of tx flush holds back; set by the owner */
     uint8_t header[PVN_FRAME_HEADER_BYTES];
     size_t header_len;
     struct pvn_frame_header h;
@@ -48,7 +49,7 @@ void pvn_ctrl_seal(struct pvn_ctrl *c);
 int pvn_ctrl_put(struct pvn_ctrl *c, const void *bytes, size_t len, struct pvn_err *err);
 int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void *body, size_t len,
                        struct pvn_err *err);
-/* 0: everything is written; -EAGAIN; or the connection's error. */
+/* 0: everything is written, but for what tx_held holds back; -EAGAIN; or the connection's error. */
 int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err);
 
 /*

@@ -58,21 +58,27 @@ static const struct step steps[PVN_CONN_UP] = {
                         KNOB("READY_TIMEOUT")},
 };
 
-/* Lazy comms come up within data calls and are left out of failover. */
-static uint64_t features(const struct pvn_conn_cfg *cfg)
+uint64_t pvn_conn_features(bool lazy, bool failover, bool shared, bool has_key)
 {
     uint64_t f = PVN_FEATURE_ALIVE | PVN_FEATURE_BEATS | PVN_FEATURE_LARGE;
 
-    if (cfg->lazy)
+    /* Lazy comms come up within data calls and are left out of failover. */
+    if (lazy)
         f |= PVN_FEATURE_LAZY;
-    else if (cfg->failover)
+    else if (failover)
         f |= PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK | PVN_FEATURE_KEEPS;
-    if (cfg->shared)
+    if (shared)
         f |= PVN_FEATURE_SHARED;
-    f |= cfg->control ? PVN_FEATURE_CONTROL : 0;
-    if (cfg->key && pvn_params_get()->encrypt != PVN_ENCRYPT_CONTROL)
+    if (has_key && pvn_params_get()->encrypt != PVN_ENCRYPT_CONTROL)
         f |= PVN_FEATURE_SEALS_DATA;
-    return f | (cfg->beside ? PVN_FEATURE_BESIDE : 0) | (cfg->away ? PVN_FEATURE_AWAY : 0);
+    return f;
+}
+
+static uint64_t features(const struct pvn_conn_cfg *cfg)
+{
+    return pvn_conn_features(cfg->lazy, cfg->failover, cfg->shared, cfg->key != NULL) |
+           (cfg->control ? PVN_FEATURE_CONTROL : 0) | (cfg->beside ? PVN_FEATURE_BESIDE : 0) |
+           (cfg->away ? PVN_FEATURE_AWAY : 0);
 }
 
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
@@ -101,6 +107,8 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.features = features(cfg);
     c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
+    if (cfg->sender && !cfg->resumes)
+        c->theirs.features = cfg->peer_features;
     c->present = cfg->sender && cfg->failover && !cfg->lazy;
     if (c->present)
         c->mine.nothers = pvn_presence_hold(cfg->seen, cfg->nseen, c->mine.other);

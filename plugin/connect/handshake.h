@@ -13,7 +13,7 @@
  *             <------------ handshake ----------->  and everything after it is sealed
  *     HELLO   preamble, HELLO ----------------->
  *             <--------------------------------- HELLO
- *     OFFER   its lanes ----------------------->
+ *     OFFER   its lanes ----------------------->  (new comm over TCP: with the HELLOs)
  *             <--------------------------------- the pairs it chose, with its own lanes' blobs
  *     BIND    the lanes connect to each other; TCP streams
  *             come in at the listener, which hands them to
@@ -38,6 +38,10 @@
 #include <stdbool.h>
 
 #include "connect/conn.h"
+
+/* The features (wire.h) of an end whose connections have these properties, but for those that a
+ * single connection has. */
+uint64_t pvn_conn_features(bool lazy, bool failover, bool shared, bool has_key);
 
 /* NULL with errno ENOMEM on failure. pvn_conn_accepted takes fd over if it succeeds; the preamble
  * has been read from it. */

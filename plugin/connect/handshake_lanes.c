@@ -158,6 +158,33 @@ static int put_offer(struct pvn_conn *c, const uint8_t *index)
     return n ? conn_fail_now(c, &err) : 0;
 }
 
+bool conn_offer_keeps(const struct pvn_conn *c)
+{
+    for (int i = 0; i < c->cfg.nports; i++)
+        for (int v = 0; v < 2; v++)
+            if (may_use(c, c->cfg.port[i], v) && !c->cfg.port[i]->via[v].ops->offer_keeps)
+                return false;
+    return true;
+}
+
+int conn_make_offer(struct pvn_conn *c)
+{
+    int rc = make_lanes(c);
+
+    c->offered = true;
+    return rc ? rc : put_offer(c, c->lane_number);
+}
+
+void conn_withdraw_offer(struct pvn_conn *c)
+{
+    for (int k = 0; k < c->nlanes; k++) {
+        c->lane[k]->ops->close(c->lane[k]);
+        c->lane[k] = NULL;
+    }
+    c->nlanes = 0;
+    c->offered = false;
+}
+
 static int keep_blob(struct pvn_conn *c, int k, const struct pvn_lane_offer *o)
 {
     c->peer_blob[k] = malloc(o->len + 1u);
@@ -247,10 +274,8 @@ int conn_step_offer_connector(struct pvn_conn *c)
     size_t len;
     int own[PVN_MAX_LANES], k, rc;
 
-    if (!c->frame_sent) {
-        rc = make_lanes(c);
-        if (rc == 0)
-            rc = put_offer(c, c->lane_number);
+    if (!c->offered) {
+        rc = conn_make_offer(c);
         if (rc == 0)
             rc = conn_flush(c);
         return rc ? rc : -EAGAIN; /* the answer has not come yet */
@@ -352,13 +377,15 @@ int conn_step_offer_acceptor(struct pvn_conn *c)
     uint8_t index[PVN_MAX_LANES];
     char text[PVN_ERR_REASON_LEN];
     int own[PVN_MAX_LANES], n, rc;
+    size_t queued;
 
-    rc = conn_flush(c); /* our HELLO may not have left yet */
-    if (rc)
-        return rc;
     rc = conn_expect(c, 1u << PVN_FRAME_OFFER, &type, &body, &len);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) {
+        /* Our HELLO leaves alone if the peer's offer has not come with its HELLO. */
+        int failed = rc == -EAGAIN ? conn_flush(c) : 0;
+
+        return failed ? failed : rc;
+    }
     rc = pvn_offer_decode(body, len, &o, &err);
     if (rc) {
         pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
@@ -382,9 +409,12 @@ int conn_step_offer_acceptor(struct pvn_conn *c)
     rc = arrange(c, own, n);
     if (rc)
         return rc;
+    queued = c->ctrl.tx_len;
     rc = put_offer(c, index);
     if (rc)
         return rc;
+    /* Held until this end's lanes are bound: when the connector has the offer, they can receive. */
+    c->ctrl.tx_held = c->ctrl.tx_len - queued;
     conn_goto(c, PVN_CONN_BIND);
     return 0;
 }
@@ -551,12 +581,11 @@ int conn_step_bind(struct pvn_conn *c)
         else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
             return rc;
     }
-    /* The acceptor's offer leaves with the first step of VERIFY, so only after all of its lanes are
-     * bound: when the connector has the offer, the acceptor's lanes can receive. */
     if (((c->bound | c->dropped) & all) != all) {
-        rc = c->cfg.sender ? listen_to_peer(c) : hear_peer(c);
+        rc = listen_to_peer(c);
         return rc ? rc : -EAGAIN;
     }
+    c->ctrl.tx_held = 0; /* the acceptor's offer leaves with the first step of VERIFY */
     for (k = 0; k < c->nlanes; k++) {
         free(c->peer_blob[k]);
         c->peer_blob[k] = NULL;

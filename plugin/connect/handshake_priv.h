@@ -21,6 +21,13 @@ int conn_step_bind(struct pvn_conn *c);
 int conn_step_verify(struct pvn_conn *c);
 int conn_step_ready(struct pvn_conn *c);
 
+/* Connector: make_offer makes the lanes and queues the offer; 0, or the connection has failed.
+ * withdraw_offer closes the lanes, for another attempt. offer_keeps is true if the offer may wait
+ * for the peer. */
+bool conn_offer_keeps(const struct pvn_conn *c);
+int conn_make_offer(struct pvn_conn *c);
+void conn_withdraw_offer(struct pvn_conn *c);
+
 /* Connector: the listener has closed the connection before it read what this end sent. It does so
  * with connections that were silent for too long while its process was busy. True if another
  * attempt is made; the state is DIAL then. */

@@ -196,6 +196,10 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
     if (c->theirs.session != c->cfg.session)
         return pvn_err_set(err, -EPROTO,
                            "HELLO for another session: a stale or misdirected handle");
+    if (c->offered && (c->theirs.features ^ c->cfg.peer_features) & PVN_FEATURES_IN_HANDLE)
+        return pvn_err_set(
+            err, -EPROTO, "HELLO with features %llx, and the handle of its listener had %llx",
+            (unsigned long long)c->theirs.features, (unsigned long long)c->cfg.peer_features);
     c->hello_seen = true;
     c->heard_ns = pvn_now_ns();
     if (!c->cfg.sender)
@@ -227,6 +231,7 @@ bool conn_redial(struct pvn_conn *c)
     pvn_trace(PVN_NET, "%s to %s: closed by the peer before its HELLO, dialling again", c->where,
               c->who);
     c->redials++;
+    conn_withdraw_offer(c);
     pvn_ctrl_close(&c->ctrl);
     try_instead(c);
     c->redial_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_DIAL, c->redials);
@@ -277,6 +282,10 @@ int conn_step_hello_connector(struct pvn_conn *c)
             rc = put_hello(c, &err);
         if (rc)
             return conn_fail_now(c, &err);
+        /* A new comm saves a round trip, because the handle names the peer's features. A
+         * connection that replaces lanes often finds no peer, and makes lanes when it has one. */
+        if (!c->cfg.resumes && conn_offer_keeps(c) && conn_make_offer(c) != 0)
+            return c->err.code;
         pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does get */
         return -EAGAIN;                 /* the answer has not come yet */
     }
@@ -323,11 +332,10 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
         if (rc)
             return conn_fail_now(c, &err);
     }
-    rc = conn_flush(c);
-    if (rc)
-        return rc;
     conn_goto(c, PVN_CONN_OFFER);
-    /* The connector's OFFER has to come first. If the connection is for an existing comm, the
-     * listener learns that from the HELLO, and the comm's own thread makes the lanes. */
-    return -EAGAIN;
+    /* No lanes yet: the listener learns from the HELLO whose thread makes them. That of a new comm
+     * is in accept, which makes the next step, and the HELLO leaves with the offer. That of an
+     * existing comm may be waiting for this HELLO. */
+    rc = c->theirs.resumes ? conn_flush(c) : 0;
+    return rc ? rc : -EAGAIN;
 }

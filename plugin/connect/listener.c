@@ -80,6 +80,7 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
                                         (const struct sockaddr *)&l->on.addr[l->on.n - 1]);
     h.nmore = l->on.nmore;
     h.has_key = cfg->key != NULL;
+    h.features = pvn_conn_features(cfg->lazy, cfg->failover, cfg->shared, h.has_key);
     h.session = l->session;
     pvn_handle_encode(handle, &h);
     l->stat = pvn_stat_new(PVN_STAT_LISTEN, false, cfg->dev->name);
@@ -181,6 +182,15 @@ static int report_closed(struct pvn_listener *l, struct pvn_err *err)
     return err->code;
 }
 
+/* Steps a connection that may be for a new comm. The peer may have sent its offer with the HELLO. */
+static int step_new(struct pvn_conn *c)
+{
+    bool known = c->hello_seen;
+    int rc = pvn_conn_step(c);
+
+    return rc == -EAGAIN && c->hello_seen && !known && !c->theirs.resumes ? pvn_conn_step(c) : rc;
+}
+
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err)
 {
     struct member **at;
@@ -204,7 +214,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             at = &m->next;
             continue;
         }
-        rc = pvn_conn_step(m->conn);
+        rc = step_new(m->conn);
         if (m->conn->theirs.resumes) {
             rc = 0;
             at = &m->next;

@@ -97,6 +97,9 @@ struct pvn_transport_ops {
      * NCCL_PVRDMA_TRANSPORT=tcp scans these transports alone, =rdma none of them. */
     bool is_fallback;
     bool seals; /* its lanes can seal data (`sealed` in struct pvn_lane_args) */
+    /* A connector's offer names nothing that may change until a late peer reads it, as an adapter's
+     * addresses may. */
+    bool offer_keeps;
     /*
      * Finds devices: fills in up to `max` entries and returns their number, 0 if there is none. The
      * transport also fills in `via`, members and why. Negative errno with *err only if the search

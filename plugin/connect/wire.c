@@ -17,12 +17,11 @@ enum {
     H_VERSION = 4,
     H_FAMILY = 6,
     H_SESSION = 8,
-    H_NMORE = 7,
+    H_BITS = 7,
     H_ADDR = 16,
     H_PORT = 32,
     H_MORE = 34,
     H_MORE_BYTES = 6, /* each */
-    H_HAS_KEY = 0x80, /* a bit in the byte at H_NMORE */
     H_SUM = 48,
     H_MORE_END = 52,
     H_COOKIE = 56
@@ -30,6 +29,19 @@ enum {
 _Static_assert(H_COOKIE + 8 == PVN_HANDLE_BYTES, "the cookie ends the handle");
 _Static_assert(H_MORE + PVN_MORE_ADDRS * (int)H_MORE_BYTES <= H_SUM, "the checksum covers them");
 _Static_assert(PVN_HANDLE_BYTES <= 64, "NCCL_NET_HANDLE_MAXSIZE of NCCL 2.8 to 2.11");
+
+/* Bits of the byte at H_BITS. */
+enum { H_NMORE = 0x03, H_HAS_KEY = 0x80 };
+
+static const struct {
+    uint8_t bit;
+    uint64_t feature;
+} handle_features[] = {
+    {0x04, PVN_FEATURE_FAILOVER},
+    {0x08, PVN_FEATURE_SHARED},
+    {0x10, PVN_FEATURE_SEALS_DATA},
+};
+enum { H_FEATURES = sizeof(handle_features) / sizeof(handle_features[0]) };
 
 /* Offsets in the preamble. */
 enum {
@@ -141,9 +153,17 @@ int pvn_handle_room(const struct pvn_wire_addr *first)
     return first->family == 4 ? PVN_MORE_ADDRS : 1;
 }
 
+static uint8_t handle_bits(const struct pvn_handle *h)
+{
+    int bits = h->nmore | (h->has_key ? H_HAS_KEY : 0);
+
+    for (int i = 0; i < H_FEATURES; i++)
+        bits |= h->features & handle_features[i].feature ? handle_features[i].bit : 0;
+    return (uint8_t)bits;
+}
+
 static void write_more(uint8_t *out, const struct pvn_handle *h)
 {
-    out[H_NMORE] = (uint8_t)h->nmore;
     for (int i = 0; h->addr.family == 4 && i < h->nmore; i++) {
         memcpy(out + H_MORE + i * H_MORE_BYTES, h->more[i].bytes, 4);
         put16(out + H_MORE + i * H_MORE_BYTES + 4, h->more[i].port);
@@ -165,7 +185,7 @@ void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h
     memcpy(out + H_ADDR, h->addr.bytes, sizeof(h->addr.bytes));
     put16(out + H_PORT, h->addr.port);
     write_more(out, h);
-    out[H_NMORE] |= h->has_key ? H_HAS_KEY : 0;
+    out[H_BITS] = handle_bits(h);
     put32(out + H_SUM, crc32(out, H_SUM));
     put64(out + H_COOKIE, h->cookie);
 }
@@ -173,7 +193,7 @@ void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h
 /* Reads the further addresses. Those without a port are left out; the first address is enough. */
 static void read_more(const uint8_t *in, struct pvn_handle *h)
 {
-    int n = in[H_NMORE] & (H_HAS_KEY - 1);
+    int n = in[H_BITS] & H_NMORE;
 
     for (int i = 0; i < n && i < pvn_handle_room(&h->addr); i++) {
         const uint8_t *p = in + H_MORE + i * H_MORE_BYTES;
@@ -224,7 +244,9 @@ int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struc
     h->addr.port = get16(in + H_PORT);
     memcpy(h->addr.bytes, in + H_ADDR, sizeof(h->addr.bytes));
     read_more(in, h);
-    h->has_key = in[H_NMORE] & H_HAS_KEY;
+    h->has_key = in[H_BITS] & H_HAS_KEY;
+    for (int i = 0; i < H_FEATURES; i++)
+        h->features |= in[H_BITS] & handle_features[i].bit ? handle_features[i].feature : 0;
     h->cookie = get64(in + H_COOKIE);
     if ((h->addr.family != 4 && h->addr.family != 6) || h->addr.port == 0 || h->session == 0)
         return pvn_err_set(

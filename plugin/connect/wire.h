@@ -11,8 +11,9 @@
  *    0  u8[4] "PVNh"
  *    4  u16   version that the listener speaks best
  *    6  u8    address family: 4 or 6
- *    7  u8    further addresses of the interface: 0 to 2 of IPv4, 0 or 1 of IPv6; older builds
- *             write 0 and do not read it; bit 7: the listener has a key
+ *    7  u8    bits 0 and 1: number of further addresses of the interface, 0 to 2 of IPv4, 0 or 1 of
+ *             IPv6; features of the listener: bit 2 FAILOVER, bit 3 SHARED, bit 4 SEALS_DATA;
+ *             bit 7: it has a key
  *    8  u64   session
  *   16  u8[16] address, network byte order; IPv4 in the first 4
  *   32  u16   port
@@ -83,7 +84,8 @@
  *
  * Compatibility: the handle, the preamble and the frame header never change; HELLO grows only at
  * its end, and an old reader skips fields that it does not know; ERROR stays as it is. Everything
- * else may change with the version, on which HELLO agrees first.
+ * else may change with the version, on which HELLO agrees. An OFFER that comes with the HELLO is of
+ * a version that the listener speaks, as its handle says.
  */
 #ifndef PVN_CONNECT_WIRE_H
 #define PVN_CONNECT_WIRE_H
@@ -143,6 +145,9 @@ struct pvn_handle {
     int nmore;
     struct pvn_wire_addr more[PVN_MORE_ADDRS];
     bool has_key; /* the listener has one, so the connector needs the same one */
+    /* PVN_FEATURES_IN_HANDLE of the listener, as they will be in its HELLO. So the connector can
+     * make lanes before that has come. Encoding leaves out the others. */
+    uint64_t features;
     uint64_t cookie;
 };
 
@@ -247,6 +252,10 @@ enum {
     /* The data of TCP connections are sealed, too, if either end sets this. With a key only. */
     PVN_FEATURE_SEALS_DATA = 1 << 11
 };
+
+/* The features that decide how lanes are made. */
+#define PVN_FEATURES_IN_HANDLE                                                                     \
+    ((uint64_t)(PVN_FEATURE_FAILOVER | PVN_FEATURE_SHARED | PVN_FEATURE_SEALS_DATA))
 
 struct pvn_hello {
     uint16_t version_min, version_max; /* of the wire format */

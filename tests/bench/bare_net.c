@@ -7,10 +7,11 @@
  * and nothing that waits or sleeps. It shows what the kernel's TCP allows to a plugin that copies.
  * tests/bench/tcp.sh --bare measures it beside the others. It is never installed.
  *
- * Two settings show what is possible for a plugin whose comms can survive the loss of a connection.
+ * Settings show what is possible for a plugin whose comms can survive the loss of a connection.
  * PVN_BARE_ACKNOWLEDGES: a send of more than 4 KiB is done when the receiver has acknowledged it,
  * by a byte. PVN_BARE_CONTROL=N: a comm has a second connection, and is ready when each end has
- * greeted the other N times on it, in turn.
+ * greeted the other N times on it, in turn. PVN_BARE_OPTIONS=N, PVN_BARE_PAGES=N: N socket options
+ * are set and N pages of memory are touched for each listener, sender and receiver.
  *
  * To read header and payload in one call, the receiver must know the length beforehand. It assumes
  * that a stream of messages of one length continues. If a message is shorter, the call has read
@@ -39,6 +40,7 @@ enum {
     STEADY = 16, /* messages of one length in a row, after which the next is expected to have it */
     ACKNOWLEDGED_FROM = 4097, /* bytes */
     GREETING = 64,            /* bytes */
+    PAGE = 4096,              /* bytes */
     STATE_AT = 64             /* where connect keeps its comm in the handle */
 };
 
@@ -66,20 +68,29 @@ struct comm {
     unsigned steady; /* messages before it that had the same */
     char *carry;     /* bytes that were read too far: [carried, carry_end) */
     size_t carried, carry_end;
+    char *ballast; /* memory that is only touched */
 };
 
 static struct sockaddr_in own;
 static char own_name[IF_NAMESIZE];
 static bool acknowledges;
 static unsigned greetings; /* of each end; 0: no control connection */
+static unsigned options = 1, pages;
+
+static unsigned setting(const char *name, unsigned otherwise)
+{
+    const char *value = getenv(name);
+    return value ? (unsigned)strtoul(value, NULL, 10) : otherwise;
+}
 
 static ncclResult_t bare_init(void **ctx, uint64_t id, ncclNetCommConfig_v12_t *config,
                               ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
     struct ifaddrs *all;
     acknowledges = getenv("PVN_BARE_ACKNOWLEDGES") != NULL;
-    const char *control = getenv("PVN_BARE_CONTROL");
-    greetings = control ? (unsigned)strtoul(control, NULL, 10) : 0;
+    greetings = setting("PVN_BARE_CONTROL", 0);
+    options = setting("PVN_BARE_OPTIONS", 1);
+    pages = setting("PVN_BARE_PAGES", 0);
     if (getifaddrs(&all) != 0)
         return ncclSystemError;
     for (struct ifaddrs *i = all; i; i = i->ifa_next) {
@@ -126,7 +137,11 @@ static ncclResult_t comm_new(int fd, bool sender, void **out)
     struct comm *c = fd < 0 ? NULL : calloc(1, sizeof(*c));
     if (!c)
         return ncclSystemError;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    for (unsigned i = 0; i < options; i++)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    c->ballast = malloc(pages * PAGE + 1);
+    for (unsigned i = 0; c->ballast && i < pages; i++)
+        c->ballast[i * PAGE] = 1;
     fcntl(fd, F_SETFL, O_NONBLOCK);
     c->fd = fd;
     c->control = -1;
@@ -412,6 +427,7 @@ static ncclResult_t bare_close(void *comm)
     if (c->control >= 0)
         close(c->control);
     free(c->carry);
+    free(c->ballast);
     free(c);
     return ncclSuccess;
 }

@@ -60,6 +60,9 @@ mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorTh
 mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/pvn_link_sees_peer\(.*\) \|\| step/true || step/'
 mutate set-up-counts-while-the-peer-is-away $handshake:Absent.APauseBetweenTwoCallsIsWaitedFor $connect/handshake.c \
     's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
+# Lanes are made for the features of the handle, so those of the HELLO have to be the same.
+mutate handle-with-other-features "$handshake:MalformedPeer.WrongAnswers*" $connect/handshake_steps.c \
+    's/^    if \(c->offered && /    if (false \&\& /'
 # A dial that fails ends with the system's error.
 mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'
 # The plugin keeps a control connection that the peer made again.

@@ -123,7 +123,7 @@ struct Sender {
     explicit Sender(uint8_t features = 0, const pvn_hello &mine = raw::plain_hello(77))
     {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-        raw::make_handle(handle, l.port, 77);
+        raw::make_handle(handle, l.port, 77, mine.features);
         std::thread t([&] {
             RawEnd e = accept_plugin(l, mine, features, &theirs, &nonce);
             std::swap(ctrl, e.ctrl);

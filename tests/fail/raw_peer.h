@@ -284,8 +284,8 @@ struct Listener {
     }
 };
 
-// A handle that leads to `port` on this machine.
-inline void make_handle(void *out, uint16_t port, uint64_t session)
+// A handle that leads to `port` on this machine. features: of the peer, as in its HELLO.
+inline void make_handle(void *out, uint16_t port, uint64_t session, uint64_t features = 0)
 {
     pvn_handle h = {};
     h.version = PVN_WIRE_VERSION;
@@ -294,6 +294,7 @@ inline void make_handle(void *out, uint16_t port, uint64_t session)
     h.addr.port = port;
     h.addr.bytes[0] = 127;
     h.addr.bytes[3] = 1;
+    h.features = features;
     pvn_handle_encode(static_cast<uint8_t *>(out), &h);
 }
 

@@ -374,6 +374,39 @@ TEST_F(PluginLost, AGidThatIsRenumbered)
     EXPECT_TRUE(said("::ffff:10.200.0.77 (RoCE v2)")) << Log::get().text();
 }
 
+// The receiver's process is late, and meanwhile the address changes. The connector has called its
+// listener, and offers the new address when that process answers.
+TEST_F(PluginLost, AGidThatIsRenumberedWhileThePeerIsLate)
+{
+    adapters("roce", "");
+    Net n(12);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *sc = nullptr, *rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    for (int i = 0; i < 20; i++) {
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 ::ffff:10.200.0.77 v2"));
+    ncclResult_t failed = ncclSuccess;
+    EXPECT_TRUE(eventually([&] {
+        if (!sc)
+            failed = pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc);
+        if (!rc && failed == ncclSuccess)
+            failed = pvn_netdrv_accept(n.d, lc, &rc);
+        return (sc && rc) || failed != ncclSuccess;
+    }));
+    EXPECT_TRUE(sc && rc) << Log::get().text();
+    EXPECT_TRUE(said("::ffff:10.200.0.77 (RoCE v2)")) << Log::get().text();
+    EXPECT_TRUE(said("1 lane: rdma")) << Log::get().text();
+    EXPECT_FALSE(said("left out")) << Log::get().text();
+    if (sc)
+        pvn_netdrv_close_send(n.d, sc);
+    if (rc)
+        pvn_netdrv_close_recv(n.d, rc);
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+}
+
 // An address that soon returns, as after a renewal, is no loss. Nor is the loss of the adapter's
 // other addresses.
 TEST_F(PluginLost, AGidThatComesBack)

@@ -130,5 +130,7 @@ static int mem2_new(int index, const struct pvn_lane_args *args, struct pvn_lane
     return make(&ops, index, args, out, err);
 }
 
-const struct pvn_transport_ops pvn_mem_transport = {.name = "mem", .lane_new = mem_new};
-const struct pvn_transport_ops pvn_mem2_transport = {.name = "mem2", .lane_new = mem2_new};
+const struct pvn_transport_ops pvn_mem_transport = {
+    .name = "mem", .offer_keeps = true, .lane_new = mem_new};
+const struct pvn_transport_ops pvn_mem2_transport = {
+    .name = "mem2", .offer_keeps = true, .lane_new = mem2_new};

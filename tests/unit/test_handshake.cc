@@ -594,6 +594,60 @@ TEST_F(Handshake, AListenerAcceptsOnlyWhereThereIsAConnection)
     EXPECT_LE(accept_calls, 2u) << "one connection, and the look behind it";
 }
 
+// A thread that answers connections for other comms makes no call of an adapter.
+TEST_F(Handshake, LanesOfANewCommAreMadeByAcceptAlone)
+{
+    lanes(1);
+    begin();
+    pvn_listener_keep(l);
+    ASSERT_TRUE(until([&] {
+        step_sender();
+        return pvn_conn_hello_sent(s);
+    }));
+    EXPECT_EQ(1, pvn_memlane_open) << "the connector's, which it has offered";
+    pvn_listener_stats stats = {};
+    ASSERT_TRUE(until([&] {
+        pvn_listener_beside(l, 77, &a);
+        pvn_listener_get_stats(l, &stats);
+        return stats.accepted == 1;
+    }));
+    for (int i = 0; i < 20; i++)
+        pvn_listener_beside(l, 77, &a);
+    EXPECT_EQ(nullptr, a);
+    EXPECT_EQ(1, pvn_memlane_open);
+    step_acceptor();
+    EXPECT_EQ(2, pvn_memlane_open) << "one call of accept, because the offer came with the HELLO";
+    EXPECT_TRUE(both());
+    EXPECT_EQ(0, rs) << s->err.reason[0];
+    EXPECT_EQ(0, ra) << accept_err.reason[0];
+    pvn_listener_let_go(l);
+}
+
+TEST_F(Handshake, AConnectorThatIsClosedBeforeTheHelloOffersAgain)
+{
+    lanes(1);
+    begin();
+    pvn_err err = {};
+    s->cfg.instead = s->cfg.peer;
+    s->cfg.has_instead = true;
+    int busy = pvn_sock_listen(&s->cfg.peer, s->cfg.peer_len, &err);
+    ASSERT_GE(busy, 0) << err.reason[0];
+    ASSERT_TRUE(until([&] {
+        step_sender();
+        return pvn_conn_hello_sent(s);
+    }));
+    const uint64_t nonce = s->cfg.nonce;
+    EXPECT_EQ(1, pvn_memlane_open);
+    close(accept(busy, nullptr, nullptr));
+    EXPECT_TRUE(both());
+    EXPECT_EQ(0, rs) << s->err.reason[0];
+    EXPECT_EQ(0, ra) << accept_err.reason[0];
+    EXPECT_EQ(1u, s->redials);
+    EXPECT_NE(nonce, s->lane_args[0].nonce) << "the lane of the first attempt";
+    EXPECT_EQ(2, pvn_memlane_open);
+    close(busy);
+}
+
 TEST_F(Handshake, ListenerCountsUnauthenticatedConnections)
 {
     begin();

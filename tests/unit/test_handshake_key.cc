@@ -184,6 +184,7 @@ struct Key : testing::Test {
         cc.peer_len = pvn_wire_addr_to_sockaddr(&at.addr, 0, &cc.peer);
         cc.key = key;
         cc.peer_has_key = h.has_key;
+        cc.peer_features = h.features;
         s = pvn_conn_new(&cc);
         ASSERT_NE(nullptr, s);
         rs = -EAGAIN;

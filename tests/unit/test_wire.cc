@@ -259,28 +259,34 @@ TEST(Preamble, AnotherSessionIsKnownAtTheEnd)
         }
 }
 
-TEST(Handle, ItSaysWhetherTheListenerHasAKey)
+// Byte 7 has all of them.
+TEST(Handle, ItSaysWhetherTheListenerHasAKeyAndItsFeatures)
 {
+    const uint64_t sets[] = {0, PVN_FEATURE_FAILOVER, PVN_FEATURE_SHARED, PVN_FEATURE_SEALS_DATA,
+                             PVN_FEATURES_IN_HANDLE};
     for (int family : {4, 6})
         for (int more = 0; more <= (family == 4 ? 2 : 1); more++)
-            for (bool key : {false, true}) {
-                pvn_handle h = {}, q;
-                uint8_t b[PVN_HANDLE_BYTES];
-                h.version = PVN_WIRE_VERSION;
-                h.session = 1;
-                h.addr.family = static_cast<uint8_t>(family);
-                h.addr.port = 7;
-                h.nmore = more;
-                for (int i = 0; i < more; i++) {
-                    h.more[i].family = h.addr.family;
-                    h.more[i].port = 8;
+            for (uint64_t features : sets)
+                for (bool key : {false, true}) {
+                    pvn_handle h = {}, q;
+                    uint8_t b[PVN_HANDLE_BYTES];
+                    h.version = PVN_WIRE_VERSION;
+                    h.session = 1;
+                    h.addr.family = static_cast<uint8_t>(family);
+                    h.addr.port = 7;
+                    h.nmore = more;
+                    for (int i = 0; i < more; i++) {
+                        h.more[i].family = h.addr.family;
+                        h.more[i].port = 8;
+                    }
+                    h.has_key = key;
+                    h.features = features | PVN_FEATURE_ALIVE; // which has no bit
+                    pvn_handle_encode(b, &h);
+                    ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &q, nullptr));
+                    EXPECT_EQ(key, q.has_key);
+                    EXPECT_EQ(features, q.features);
+                    EXPECT_EQ(more, q.nmore);
                 }
-                h.has_key = key;
-                pvn_handle_encode(b, &h);
-                ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &q, nullptr));
-                EXPECT_EQ(key, q.has_key);
-                EXPECT_EQ(more, q.nmore);
-            }
 }
 
 TEST(Frame, AFrameOutOfItsBoundsIsRefused)
