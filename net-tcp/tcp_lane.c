@@ -159,6 +159,7 @@ static void tcp_close(struct pvn_lane *l)
     free_workers(t);
     tcp_tx_free(t);
     tcp_cts_free(t);
+    free(t->dial_err);
     free(t);
 }
 

@@ -218,8 +218,9 @@ struct tcp_lane {
     struct tcp_trial trial;
     struct tcp_cts *cts; /* NULL: no clear-to-send */
     struct pvn_tcp_lane_stats stats;
-    struct pvn_err dial_err; /* sender, set-up: why the connection failed that was dialled last */
-    struct stream s[];       /* cfg.streams */
+    /* Sender, set-up: why the connection failed that was dialled last; NULL: none has failed. */
+    struct pvn_err *dial_err;
+    struct stream s[]; /* cfg.streams */
 };
 
 static inline struct tcp_lane *tcp_of(struct pvn_lane *l)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -45,7 +46,7 @@ int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
 /* The lane is dead: the last of several attempts has failed, or nothing has answered it in time. */
 static int give_up(struct tcp_lane *t, const struct stream *s)
 {
-    t->l.err = t->dial_err;
+    t->l.err = *t->dial_err;
     pvn_err_add(&t->l.err, "tried %u times within half of NCCL_PVRDMA_VERIFY_TIMEOUT",
                 s->redials + 1);
     return t->l.err.code;
@@ -61,7 +62,11 @@ static int dial_failed(struct tcp_lane *t, struct stream *s, int code)
 
     if (t->l.retry_until_ns == 0 || !pvn_retry_may_help(code))
         return rc;
-    t->dial_err = t->l.err;
+    if (!t->dial_err)
+        t->dial_err = malloc(sizeof(*t->dial_err));
+    if (!t->dial_err)
+        return rc;
+    *t->dial_err = t->l.err;
     if (now >= t->l.retry_until_ns)
         return give_up(t, s);
     if (s->redials == 0) {

@@ -383,7 +383,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
 
     snprintf(cfg.name, sizeof(cfg.name), "%s", args->dev->name);
     if (!args->sender) {
-        if (pvn_wire_addr_from_sockaddr(&a, (const struct sockaddr *)&args->listen_addr) != 0)
+        if (pvn_wire_addr_from_sockaddr(&a, (const struct sockaddr *)args->listen_addr) != 0)
             return pvn_err_set(err, -EINVAL, "device %s has no listening address", args->dev->name);
         cfg.dial_to[0] = a.family;
         cfg.dial_to[1] = (uint8_t)a.port;

@@ -53,8 +53,8 @@ struct pvn_conn_cfg {
     const struct pvn_device *dev; /* as NCCL chose it, perhaps virtual; must outlive the conn */
     int nports;                   /* number of its physical members, which are in `port` */
     const struct pvn_device *port[PVN_MAX_LANES];
-    /* Acceptor: the listener's address on each port. */
-    struct sockaddr_storage listen_addr[PVN_MAX_LANES];
+    /* Acceptor: the listener's address on each port, in the listener, which outlives the set-up. */
+    const struct sockaddr_storage *listen_addr[PVN_MAX_LANES];
     /* connector: the listener; acceptor: the other end of the connection */
     struct sockaddr_storage peer;
     socklen_t peer_len;

@@ -101,7 +101,7 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
     for (int i = 0; i < cfg.nports; i++) {
         cfg.port[i] = l->on.dev[elsewhere ? u->at : i];
         cfg.listen_addr[i] =
-            l->on.addr[elsewhere || (i == 0 && u->at >= l->cfg.nports) ? u->at : i];
+            &l->on.addr[elsewhere || (i == 0 && u->at >= l->cfg.nports) ? u->at : i];
     }
     if (m)
         m->conn = pvn_conn_accepted(&cfg, u->fd);

@@ -86,8 +86,9 @@ struct pvn_lane_args {
     bool spare;
     bool large;        /* both ends verify it with full-size packets as well */
     int traffic_class; /* 0 to 255, -1: the system's default */
-    /* Acceptor: the address of the listener on this device's interface, with its port. */
-    struct sockaddr_storage listen_addr;
+    /* Acceptor: the address of the listener on this device's interface, with its port. Valid while
+     * the lane is made. */
+    const struct sockaddr_storage *listen_addr;
 };
 
 struct pvn_transport_ops {

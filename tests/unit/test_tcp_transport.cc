@@ -70,8 +70,9 @@ class TcpTransport : public ::testing::Test
 
         args.dev = &devices[0];
         args.traffic_class = -1;
-        args.listen_addr = devices[0].addr;
-        listener = pvn_sock_listen(&args.listen_addr, devices[0].addr_len, &err);
+        sockaddr_storage listen_addr = devices[0].addr;
+        args.listen_addr = &listen_addr;
+        listener = pvn_sock_listen(&listen_addr, devices[0].addr_len, &err);
         EXPECT_LE(0, listener) << err.reason[0];
         EXPECT_EQ(0, pvn_tcp_transport.lane_new(0, &args, &acceptor, &err)) << err.reason[0];
         sender_args = args;
@@ -89,7 +90,7 @@ class TcpTransport : public ::testing::Test
             EXPECT_EQ(-EAGAIN, sender->ops->verify(sender)) << sender->err.reason[0];
             pollfd p = {listener, POLLIN, 0};
             poll(&p, 1, 10);
-            fds = connected_to((const sockaddr *)&args.listen_addr);
+            fds = connected_to((const sockaddr *)&listen_addr);
         }
         EXPECT_EQ(want, fds.size());
         return fds;
@@ -103,7 +104,9 @@ class TcpTransport : public ::testing::Test
 
         args.dev = &devices[device];
         args.traffic_class = -1;
-        ASSERT_EQ(0, pvn_addr_parse(peer, &args.listen_addr, nullptr));
+        sockaddr_storage listen_addr;
+        ASSERT_EQ(0, pvn_addr_parse(peer, &listen_addr, nullptr));
+        args.listen_addr = &listen_addr;
         ASSERT_EQ(0, pvn_tcp_transport.lane_new(device, &args, &acceptor, &err)) << err.reason[0];
         sender_args = args;
         sender_args.sender = true;
