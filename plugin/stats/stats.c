@@ -44,8 +44,8 @@ enum { NAMES = 16 + PVN_STATS_KEEP };
 struct pvn_stat {
     unsigned epoch; /* of the process that the row belongs to, see fork.h */
     int index;
-    struct pvn_stat_row now; /* the row as it is published next */
-    struct pvn_stat_row *row;
+    struct pvn_stat_row *row; /* in the file, so not mapped in a forked child */
+    uint64_t looked_ns;       /* row->n.look_ns */
 };
 
 /* Protected by the lock, except the contents of a row, which its owner writes. */
@@ -62,7 +62,7 @@ static struct {
     char path[PATH_MAX];
 } file;
 
-/* Stores whole words, in their order, because readers are other processes. */
+/* Stores a word whole and after all before it, because readers are other processes. */
 static void put32(uint32_t *at, uint32_t v)
 {
     __atomic_store_n(at, v, __ATOMIC_RELEASE);
@@ -383,26 +383,28 @@ static int find_row(void)
     return i < 0 ? ended_or_new(true) : i;
 }
 
-/* The end of the words that change at every look. */
-#define NUMBERS_END offsetof(struct pvn_stat_row, state)
-
-/* The end of all words that are published: of the last text, only those up to its end. */
-static size_t all_end(const struct pvn_stat *s)
+/* Makes the sequence number odd. Until it is even again, readers wait or start over. */
+static struct pvn_stat_row *begin(struct pvn_stat *s)
 {
-    return offsetof(struct pvn_stat_row, text) + strlen(s->now.text) + sizeof(uint64_t);
+    struct pvn_stat_row *r = s->row;
+
+    /* Acquire, because no later store may come before this one. */
+    __atomic_exchange_n(&r->seq, r->seq + 1, __ATOMIC_ACQUIRE);
+    return r;
 }
 
-static void publish(struct pvn_stat *s, size_t upto)
+static void publish(struct pvn_stat *s)
 {
-    uint64_t *to = &s->row->seq, seq = *to + 1;
-    const uint64_t *from = &s->now.seq;
-    size_t i;
+    s->looked_ns = s->row->n.look_ns;
+    put64(&s->row->seq, s->row->seq + 1);
+    put64(&file.head->touched_ns, s->looked_ns);
+}
 
-    __atomic_store_n(to, seq, __ATOMIC_RELAXED);
-    for (i = 1; i < upto / sizeof(*to); i++)
-        put64(&to[i], from[i]);
-    put64(to, seq + 1);
-    put64(&file.head->touched_ns, s->now.n.look_ns);
+/* Clears a row but for its sequence number, its live counters, and what is behind the end of its
+ * texts. */
+static void clear(struct pvn_stat_row *r)
+{
+    memset(&r->id, 0, offsetof(struct pvn_stat_row, text) + 1 - offsetof(struct pvn_stat_row, id));
 }
 
 /* Cuts a text that is too long. snprintf would take 400 instructions for each, some 25 times in a
@@ -423,6 +425,7 @@ static bool mine(const struct pvn_stat *s)
 struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char *device)
 {
     struct pvn_stat *s = NULL;
+    struct pvn_stat_row *r;
     int i;
 
     if (pvn_forked())
@@ -442,17 +445,19 @@ struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char
     s->row = &file.rows[i];
     if (s->row->id)
         keep_numbers(s->row);
-    s->now.id = file.head->comms + 1;
-    s->now.phase = phase;
-    s->now.sender = sender;
-    s->now.born_ns = s->now.state_ns = s->now.n.look_ns = pvn_now_ns();
-    copy(s->now.device, sizeof(s->now.device), device);
+    r = begin(s);
+    clear(r);
+    r->id = file.head->comms + 1;
+    r->phase = phase;
+    r->sender = sender;
+    r->born_ns = r->state_ns = r->n.look_ns = pvn_now_ns();
+    copy(r->device, sizeof(r->device), device);
     file.owned[i] = true;
     file.used++;
-    put64(&file.head->comms, s->now.id);
+    put64(&file.head->comms, r->id);
     put32(&file.head->open, (uint32_t)file.used);
-    pvn_live_put(&s->row->live, &(struct pvn_live){0});
-    publish(s, all_end(s));
+    pvn_live_put(&r->live, &(struct pvn_live){0});
+    publish(s);
 out:
     pthread_mutex_unlock(&lock);
     return s;
@@ -460,45 +465,56 @@ out:
 
 void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const char *addr)
 {
+    struct pvn_stat_row *r;
+
     if (!mine(s))
         return;
-    copy(s->now.peer_host, sizeof(s->now.peer_host), host);
-    copy(s->now.peer_addr, sizeof(s->now.peer_addr), addr);
-    s->now.peer_pid = pid;
-    publish(s, all_end(s));
+    r = begin(s);
+    copy(r->peer_host, sizeof(r->peer_host), host);
+    copy(r->peer_addr, sizeof(r->peer_addr), addr);
+    r->peer_pid = pid;
+    publish(s);
 }
 
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
                     const char *text)
 {
+    struct pvn_stat_row *r;
+
     if (!mine(s))
         return;
-    if (phase == PVN_STAT_FAILED && s->now.phase != phase) {
+    if (phase == PVN_STAT_FAILED && s->row->phase != phase) {
         pthread_mutex_lock(&lock);
         put32(&file.head->failed, file.head->failed + 1);
         pthread_mutex_unlock(&lock);
     }
-    s->now.n.look_ns = pvn_now_ns();
-    if (s->now.phase != phase || phase != PVN_STAT_SETUP || strcmp(s->now.state, name) != 0)
-        s->now.state_ns = s->now.n.look_ns;
-    s->now.phase = phase;
-    copy(s->now.state, sizeof(s->now.state), name);
-    copy(s->now.text, sizeof(s->now.text), text);
-    publish(s, all_end(s));
+    r = begin(s);
+    r->n.look_ns = pvn_now_ns();
+    if (r->phase != phase || phase != PVN_STAT_SETUP || strcmp(r->state, name) != 0)
+        r->state_ns = r->n.look_ns;
+    r->phase = phase;
+    copy(r->state, sizeof(r->state), name);
+    copy(r->text, sizeof(r->text), text);
+    publish(s);
 }
 
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes)
 {
+    struct pvn_stat_row *r;
+
     if (!mine(s))
         return;
-    copy(s->now.lanes, sizeof(s->now.lanes), lanes);
-    publish(s, all_end(s));
+    r = begin(s);
+    copy(r->lanes, sizeof(r->lanes), lanes);
+    publish(s);
 }
 
 void pvn_stat_seal(struct pvn_stat *s, enum pvn_stat_sealed sealed)
 {
-    if (mine(s))
-        s->now.sealed = sealed;
+    if (!mine(s))
+        return;
+    begin(s)->sealed = sealed;
+    publish(s);
 }
 
 struct pvn_live *pvn_stat_live(struct pvn_stat *s)
@@ -508,37 +524,39 @@ struct pvn_live *pvn_stat_live(struct pvn_stat *s)
 
 void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const char *text)
 {
-    bool same;
+    struct pvn_stat_row *r;
 
     if (!mine(s))
         return;
-    same = strncmp(s->now.text, text, sizeof(s->now.text) - 1) == 0;
-    s->now.n = *n;
-    if (!same)
-        copy(s->now.text, sizeof(s->now.text), text);
-    publish(s, same ? NUMBERS_END : all_end(s));
+    r = begin(s);
+    r->n = *n;
+    copy(r->text, sizeof(r->text), text);
+    publish(s);
 }
 
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)
 {
-    if (!s || now_ns - s->now.n.look_ns < LOOK_NS || !mine(s))
+    if (!s || now_ns - s->looked_ns < LOOK_NS || !mine(s))
         return;
-    s->now.n.look_ns = now_ns;
-    publish(s, NUMBERS_END);
+    begin(s)->n.look_ns = now_ns;
+    publish(s);
 }
 
-static void end(struct pvn_stat *s, bool keeps_row)
+static void end(struct pvn_stat *s, bool discards)
 {
+    struct pvn_stat_row *r;
+
     if (!s)
         return;
     if (mine(s)) {
         pthread_mutex_lock(&lock);
-        if (!keeps_row)
-            memset(&s->now, 0, sizeof(s->now));
-        else if (s->now.phase != PVN_STAT_FAILED)
-            s->now.phase = PVN_STAT_CLOSED;
-        s->now.ended_ns = s->now.n.look_ns = pvn_now_ns();
-        publish(s, all_end(s));
+        r = begin(s);
+        if (discards || r->phase == PVN_STAT_LISTEN)
+            clear(r);
+        else if (r->phase != PVN_STAT_FAILED)
+            r->phase = PVN_STAT_CLOSED;
+        r->ended_ns = r->n.look_ns = pvn_now_ns();
+        publish(s);
         file.owned[s->index] = false;
         file.used--;
         put32(&file.head->open, (uint32_t)file.used);
@@ -550,10 +568,10 @@ static void end(struct pvn_stat *s, bool keeps_row)
 
 void pvn_stat_end(struct pvn_stat *s)
 {
-    end(s, s && s->now.phase != PVN_STAT_LISTEN);
+    end(s, false);
 }
 
 void pvn_stat_discard(struct pvn_stat *s)
 {
-    end(s, false);
+    end(s, true);
 }

@@ -49,7 +49,6 @@ void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const cha
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
                     const char *text);
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes);
-/* Takes effect with the next write of the row. */
 void pvn_stat_seal(struct pvn_stat *s, enum pvn_stat_sealed sealed);
 /* Returns the row's live counters, which are 0 at first; NULL: there is no row. One thread may
  * write them, which need not be the row's. Valid until pvn_stat_end. */
