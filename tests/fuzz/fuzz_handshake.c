@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: bytes from a peer on the control connection. They go to a listening end (first
- * byte even), or to a connecting end (odd) that has sent its own part. For any input, the end
- * waits, fails with a reason or comes up, and it releases everything. */
+ * byte even), or to a connecting end (odd) that has sent its own part; bits 1 and 2 of the first
+ * byte say whether both ends request failover and may be shared. For any input, the end waits,
+ * fails with a reason or comes up, and it releases everything. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,19 +20,22 @@
 
 #define SESSION UINT64_C(0x4242424242424242)
 
-static struct pvn_conn *begin(struct pvn_device *dev, bool sender, int fd)
+static struct pvn_conn *begin(struct pvn_device *dev, uint8_t how, int fd)
 {
-    struct pvn_conn_cfg cfg = {.sender = sender,
+    struct pvn_conn_cfg cfg = {.sender = how & 1,
                                .dev = dev,
                                .nports = 1,
                                .port = {dev},
                                .session = SESSION,
                                .nonce = 7,
+                               .failover = how & 2,
+                               .shared = how & 4,
                                .traffic_class = -1};
     struct pvn_conn *c;
 
     cfg.peer.ss_family = AF_INET;
-    if (!sender)
+    cfg.peer_features = pvn_conn_features(false, cfg.failover, cfg.shared, false);
+    if (!cfg.sender)
         return pvn_conn_accepted(&cfg, fd);
     c = pvn_conn_new(&cfg);
     conn_goto(c, PVN_CONN_DIAL);
@@ -53,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(bytes);
         return 0;
     }
-    c = begin(&dev, bytes[0] & 1, sv[0]);
+    c = begin(&dev, bytes[0], sv[0]);
     /* Sends the input in two parts, so that frames are split. */
     for (i = 0; i < 2 && rc == -EAGAIN; i++) {
         size_t part = i ? n - done : (n - done) / 2;
