@@ -19,6 +19,7 @@ int conn_put_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *
 
     if (len < 0)
         return pvn_err_set(err, len, "%s frame cannot be encoded", pvn_frame_name(type));
+    c->ctrl.tx_held = 0; /* what is held goes first */
     rc = pvn_ctrl_put_frame(&c->ctrl, type, body, (size_t)len, err);
     if (rc == 0) {
         c->frame_sent = true;

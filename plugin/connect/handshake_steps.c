@@ -334,8 +334,8 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
     }
     conn_goto(c, PVN_CONN_OFFER);
     /* No lanes yet: the listener learns from the HELLO whose thread makes them. That of a new comm
-     * is in accept, which makes the next step, and the HELLO leaves with the offer. That of an
-     * existing comm may be waiting for this HELLO. */
-    rc = c->theirs.resumes ? conn_flush(c) : 0;
+     * is in accept, which makes the next step, and the HELLO leaves with the offer. Nobody makes
+     * that step soon for a lazy comm or for an existing one. */
+    rc = c->cfg.lazy || c->theirs.resumes ? conn_flush(c) : 0;
     return rc ? rc : -EAGAIN;
 }

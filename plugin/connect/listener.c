@@ -182,10 +182,11 @@ static int report_closed(struct pvn_listener *l, struct pvn_err *err)
     return err->code;
 }
 
-/* Steps a connection that may be for a new comm. The peer may have sent its offer with the HELLO. */
+/* Steps a connection that may be for a new comm. The peer may have sent its offer with the HELLO. A
+ * lazy comm has no lanes yet when accept gives it out. */
 static int step_new(struct pvn_conn *c)
 {
-    bool known = c->hello_seen;
+    bool known = c->hello_seen || c->cfg.lazy;
     int rc = pvn_conn_step(c);
 
     return rc == -EAGAIN && c->hello_seen && !known && !c->theirs.resumes ? pvn_conn_step(c) : rc;

@@ -238,4 +238,30 @@ TEST(Many, ThreadsThatBringUpCommsOfOneListener)
     }
 }
 
+// The sender closes its comm before the receiver's process calls accept. That is for the receives
+// to report, if there are any.
+TEST(Many, ALazyCommThatIsClosedBeforeAcceptIsAccepted)
+{
+    Net n(4);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *listener = nullptr, *send = nullptr, *recv = nullptr;
+    ncclResult_t rc = ncclSuccess;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &listener));
+    ASSERT_TRUE(eventually([&] {
+        rc = pvn_netdrv_connect(n.d, n.ctx, 0, handle, &send);
+        return rc != ncclSuccess || send;
+    }));
+    ASSERT_NE(nullptr, send);
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, send));
+    EXPECT_TRUE(eventually([&] {
+        rc = pvn_netdrv_accept(n.d, listener, &recv);
+        return rc != ncclSuccess || recv;
+    }));
+    EXPECT_EQ(ncclSuccess, rc) << Log::get().text();
+    if (recv) {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, recv));
+    }
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, listener));
+}
+
 } // namespace
