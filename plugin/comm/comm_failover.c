@@ -202,12 +202,23 @@ static int note_loss(struct pvn_comm *c, const struct pvn_err *why)
     }
     remember(c, why);
     return 0;
+/* True for a receiver that has all its messages, but not yet flushed by its lanes. The end of the
+ * fence makes them visible, and then the peer's GOODBYE is no fault. */
+static bool waits_for_flushes(const struct pvn_comm *c)
+{
+    return !c->link.sender && pvn_engine_may_pause(c->engine) &&
+           pvn_engine_flushes(c->engine) > 0 &&
+           pvn_engine_flushes(c->engine) == pvn_engine_pending(c->engine);
+}
+
 }
 
 /* Makes the first attempt due after the pause. Called after a loss, in FENCE. */
 static void connect_after_pause(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
+    if (c->link.conn->goodbye && waits_for_flushes(c))
+        return pause_comm(c, why);
     char text[PVN_ERR_TEXT_LEN];
 
     c->link.failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
@@ -322,6 +333,8 @@ static int fence(struct pvn_comm *c)
                         l->ops->name);
             return give_up(c, &err, "nothing may be sent again");
         }
+    if (!c->link.sender)
+        pvn_engine_flushed(c->engine);
     }
     if (again)
         return -EAGAIN;

@@ -132,9 +132,9 @@ uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
  *     receiver: pvn_engine_make_report ------------>  sender: pvn_engine_resume_sender
  *     pvn_engine_resume_receiver  <------------
  *
- * While the engine is paused, isend and irecv return no request, and test completes nothing. Resuming
- * completes the open flushes, because the caller has made visible by then what the old lanes have
- * written into GPU memory.
+ * While the engine is paused, isend and irecv return no request, and test completes nothing but what
+ * drain has found. pvn_engine_flushed completes the open flushes: they need nothing of the peer, which
+ * may have nothing more to do on this comm.
  */
 
 enum { PVN_REPORT_WORDS = 2 * PVN_MAX_SENDS / 64, PVN_ANSWER_WORDS = PVN_MAX_SENDS / 64 };
@@ -175,6 +175,11 @@ void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why);
 void pvn_engine_pause_because(struct pvn_engine *e, const struct pvn_err *why);
 /* Handles the events that the fenced lanes still have. 0 or the engine's error. */
 int pvn_engine_drain(struct pvn_engine *e);
+/* Receiver, after pvn_engine_drain: all that the old lanes have written into GPU memory is visible now.
+ * Completes the open flushes; until the engine resumes, iflush returns no request. */
+void pvn_engine_flushed(struct pvn_engine *e);
+/* Receiver: the number of open flushes. */
+int pvn_engine_flushes(const struct pvn_engine *e);
 /* Receiver: a lower bound of the number of messages received whole. May be called from any thread. */
 uint64_t pvn_engine_received(const struct pvn_engine *e);
 /* Sender, paused: the receiver reports that it has `received` messages. If that is every message sent

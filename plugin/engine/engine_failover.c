@@ -139,6 +139,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
     use_lanes(e, lanes, nlanes);
     e->epoch++;
     eng_flush_end(e);
+    rx->visible = false;
     if (e->needs_cts) {
         /* Incomplete messages are sent again, and name their slot then. */
         eng_match_free(rx);

@@ -94,6 +94,8 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return e->err.code;
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
+    if (e->rx->visible)
+        return 0;
     struct flush_job *j = find_free(e);
     if (!j)
         return -EBUSY;
@@ -102,7 +104,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return 0;
     eng_req_open(e, &j->req);
     eng_count(&e->rx->flushes_opened);
-    if (e->state == ENG_PAUSED) { /* the flush stays open until eng_flush_end */
+    if (e->state == ENG_PAUSED) { /* the flush stays open until pvn_engine_flushed */
         j->waiting = 1;
         j->unposted = 0;
         *out = &j->req;
@@ -145,6 +147,19 @@ void eng_flush_end(struct pvn_engine *e)
         j->unposted = 0;
         flush_done(e, j);
     }
+}
+
+void pvn_engine_flushed(struct pvn_engine *e)
+{
+    if (e->state != ENG_PAUSED)
+        return;
+    e->rx->visible = true;
+    eng_flush_end(e);
+}
+
+int pvn_engine_flushes(const struct pvn_engine *e)
+{
+    return (int)(e->rx->flushes_opened - e->stats.flushes);
 }
 
 int eng_flush_post(struct pvn_engine *e)

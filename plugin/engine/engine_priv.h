@@ -185,6 +185,7 @@ struct receiver {
     struct recv_group *free;                /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
     int flushing;                           /* flushes that some lane has not taken */
+    bool visible;                           /* paused: no data need a flush */
     uint64_t flushes_opened;                /* total; stats.flushes of them have completed */
     int ngroups, nflush;                    /* elements of groups and flush that have been used */
     /* Members from here on are initialised at their first use, as in struct sender. */

@@ -336,6 +336,44 @@ TEST_F(PluginGpu, AReceiverCountsMessagesWithoutTheirFlushes)
     pvn_stats_free(&s);
 }
 
+// A message has arrived, and its flush meets the loss of the lane. The sender has nothing more to do:
+// its thread sleeps, or it has closed its comm.
+class PluginGpuLostFlush : public PluginGpu, public testing::WithParamInterface<const char *>
+{
+};
+INSTANTIATE_TEST_SUITE_P(Sender, PluginGpuLostFlush, testing::Values("Sleeps", "HasClosed"),
+                         [](const auto &i) { return std::string(i.param); });
+
+TEST_P(PluginGpuLostFlush, NeedsNothingOfThePeer)
+{
+    const bool closes = std::string(GetParam()) == "HasClosed";
+    setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512),
+             b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
+    void *smh = nullptr, *rmh = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(b), kMiB, NCCL_PTR_CUDA, &rmh));
+    ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, true));
+    ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, false));
+    if (closes) {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
+        p.close_send();
+    }
+    ASSERT_EQ(0, sv::command("rule lost status op=READ status=RETRY_EXC_ERR"));
+    flush(p, ptr(b), 9000, rmh);
+    EXPECT_EQ(2, waited_);
+    EXPECT_EQ(1u, sv::lib().sv_rule_fired("lost"));
+    if (!closes) {
+        EXPECT_TRUE(said("failover: ")) << Log::get().text();
+        EXPECT_FALSE(said("connected again")) << Log::get().text();
+        EXPECT_TRUE(move(p, a, smh, b, rmh, 9000, true)) << Log::get().text();
+        EXPECT_TRUE(said("connected again")) << Log::get().text();
+    }
+}
+
 TEST_F(PluginGpu, TheFlushFollowsSettingAndDevice)
 {
     struct {

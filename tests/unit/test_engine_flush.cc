@@ -226,6 +226,27 @@ TEST_F(EngineFlush, MoreThanFitAreAnErrorNotAFlushThatLooksDone)
     EXPECT_NE(nullptr, req);
 }
 
+// They need nothing of the peer, which may have nothing more to do on this comm.
+TEST_F(EngineFlush, OpenOnesEndWithTheFenceOfLostLanes)
+{
+    pvn_req *req = nullptr, *late = nullptr;
+    pvn_err why = {};
+    ASSERT_EQ(0, flush({&gpu0}, &req));
+    pvn_err_set(&why, -ENETDOWN, "a cable was pulled");
+    pvn_engine_pause(e, &why);
+    EXPECT_FALSE(done(req));
+    ASSERT_EQ(0, flush({&gpu0}, &late));
+    ASSERT_NE(nullptr, late) << "before the fence";
+    EXPECT_EQ(2, pvn_engine_flushes(e));
+    ASSERT_EQ(0, pvn_engine_drain(e));
+    pvn_engine_flushed(e);
+    EXPECT_EQ(0, pvn_engine_flushes(e));
+    EXPECT_TRUE(done(req));
+    EXPECT_TRUE(done(late));
+    ASSERT_EQ(0, flush({&gpu0}, &req));
+    EXPECT_EQ(nullptr, req) << "all that has come is visible, and nothing comes now";
+}
+
 TEST_F(EngineFlush, ALaneThatFailsFailsTheComm)
 {
     pvn_req *req = nullptr;
