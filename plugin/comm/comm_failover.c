@@ -659,6 +659,7 @@ static int exchange_receiver(struct pvn_comm *c)
     struct pvn_err err = PVN_ERR_INIT;
     const uint8_t *in;
     size_t len;
+        pvn_link_keep_expect(&c->link, f->next->cfg.nonce);
     int rc = 0;
 
     if (f->step == PVN_LINK_EXCHANGE_ATTACHED) {

@@ -163,6 +163,10 @@ void conn_report(struct pvn_conn *c, const char *text)
     /* The handshake is not done, so frames have no stream yet. */
     if (c->state == PVN_CONN_SEAL)
         return;
+    /* The connector may have put this control connection in the place of a lost one already, and would
+     * take an ERROR for the end of the comm. */
+    if (c->state == PVN_CONN_OFFER && c->cfg.control)
+        return;
     /* A peer that is up already would take an ERROR for the end of the comm, but this end's comm
      * goes on. */
     if (c->state == PVN_CONN_READY && (c->cfg.resumes || c->theirs.resumes))

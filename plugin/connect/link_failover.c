@@ -179,8 +179,6 @@ void pvn_link_drop_next(struct pvn_link *l)
         pvn_path_memory_lost(&l->paths.memory, f->path,
                              pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
                              pvn_now_ns());
-    if (f->next && f->step == PVN_LINK_EXCHANGE_REPORTED)
-        pvn_link_keep_expect(l, f->next->cfg.nonce);
     close_next(f);
     f->step = PVN_LINK_EXCHANGE_BEGINS;
     f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);

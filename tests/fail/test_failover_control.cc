@@ -125,6 +125,39 @@ TEST(FailoverControl, OfAConnectionWhoseAnswerIsLost)
     });
 }
 
+// Nobody calls the acceptor, so it does not know yet that the new connection is lost, whose lanes the connector has
+// taken.
+TEST(FailoverControl, OfAConnectionWhoseLossNobodyHasSeen)
+{
+    alone([] {
+        keeps();
+        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "1s", 1);
+        Receiving r;
+        std::atomic<bool> awake{true};
+        auto peer = [&] {
+            r.ctrl.send(lane_down());
+            r.connect_again(10);
+            awake = false;
+            std::this_thread::sleep_for(std::chrono::milliseconds(50)); // for a call in progress
+            r.next.ctrl.close();
+            raw::Sock s = dial_control(r, 20, 10);
+            s.send(beat());
+            std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+            char c;
+            EXPECT_EQ(-1, ::recv(s.fd, &c, 1, MSG_DONTWAIT)) << "it was closed with a reason";
+            awake = true;
+            r.connect_again(11);
+            r.next.ctrl.send(answer_frame(0, 0));
+            r.next.stream.send(message(0, {1, 2, 3}, 3));
+        };
+        EXPECT_EQ(ncclSuccess,
+                  during(
+                      peer, [&] { return awake ? r.call() : ncclSuccess; }, [&] { return r.done; }))
+            << Log::get().text();
+        EXPECT_EQ(3, r.size);
+    });
+}
+
 // Its process is stopped: its machine takes connections, and nobody reads them.
 TEST(FailoverControl, OfAnAcceptorThatIsStopped)
 {
