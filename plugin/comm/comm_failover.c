@@ -39,9 +39,6 @@
 #include "nccl/types.h"
 #include "seal/seal_begin.h"
 
-/* A comm that loses its lanes so often, with no message in between, has no path that comes back: it
- * ends. */
-enum { LOSSES_MAX = 12 };
 /* A comm ends if so many connections of one failover have refused its memory. */
 enum { REFUSALS_MAX = 8 };
 #define ENDED "the peer's process has ended or was killed"
@@ -141,20 +138,6 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     return 0;
 }
 
-/* Counts a loss of the lanes. True if too many came in a row, with no message in between. */
-static bool count_loss(struct pvn_comm *c)
-{
-    struct pvn_paths *p = &c->link.paths;
-    uint64_t messages = pvn_engine_delivered(c->engine);
-
-    if (messages != p->losses_messages) {
-        p->losses_messages = messages;
-        p->losses = 0;
-    }
-    p->losses += pvn_engine_undelivered(c->engine) > 0;
-    return p->losses > LOSSES_MAX;
-}
-
 /* The pause before the first attempt. It grows if a comm without a sound path loses its lanes again
  * and again. */
 static uint64_t pause_ns(const struct pvn_paths *p)
@@ -195,30 +178,20 @@ static int note_loss(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
 
-    if (count_loss(c)) {
+    if (pvn_paths_count_loss(&c->link.paths, pvn_engine_delivered(c->engine),
+                             pvn_engine_undelivered(c->engine) > 0, pvn_now_ns())) {
         pvn_err_add(&err, "the lanes were lost %d times, and no message was delivered meanwhile",
-                    LOSSES_MAX);
+                    PVN_LOSSES_MAX);
         return comm_fail(c, &err);
     }
     remember(c, why);
     return 0;
-/* True for a receiver that has all its messages, but not yet flushed by its lanes. The end of the
- * fence makes them visible, and then the peer's GOODBYE is no fault. */
-static bool waits_for_flushes(const struct pvn_comm *c)
-{
-    return !c->link.sender && pvn_engine_may_pause(c->engine) &&
-           pvn_engine_flushes(c->engine) > 0 &&
-           pvn_engine_flushes(c->engine) == pvn_engine_pending(c->engine);
-}
-
 }
 
 /* Makes the first attempt due after the pause. Called after a loss, in FENCE. */
 static void connect_after_pause(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
-    if (c->link.conn->goodbye && waits_for_flushes(c))
-        return pause_comm(c, why);
     char text[PVN_ERR_TEXT_LEN];
 
     c->link.failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
@@ -229,12 +202,23 @@ static void connect_after_pause(struct pvn_comm *c, const struct pvn_err *why)
              text);
 }
 
+/* True for a receiver that has all its messages, but not yet flushed by its lanes. The end of the
+ * fence makes them visible, and then the peer's GOODBYE is no fault. */
+static bool waits_for_flushes(const struct pvn_comm *c)
+{
+    return !c->link.sender && pvn_engine_may_pause(c->engine) &&
+           pvn_engine_flushes(c->engine) > 0 &&
+           pvn_engine_flushes(c->engine) == pvn_engine_pending(c->engine);
+}
+
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
 
     if (c->link.failover)
         return 0;
+    if (c->link.conn->goodbye && waits_for_flushes(c))
+        return pause_comm(c, why);
     if (c->link.conn->goodbye)
         return comm_failover_has_all(c) ? c->end.err.code : peer_has_closed(c, c->link.conn);
     if (!pvn_engine_may_pause(c->engine)) {
@@ -333,8 +317,6 @@ static int fence(struct pvn_comm *c)
                         l->ops->name);
             return give_up(c, &err, "nothing may be sent again");
         }
-    if (!c->link.sender)
-        pvn_engine_flushed(c->engine);
     }
     if (again)
         return -EAGAIN;
@@ -351,6 +333,8 @@ static int fence(struct pvn_comm *c)
                            "what the lost lanes have written into GPU memory cannot be made "
                            "visible to the GPU");
     }
+    if (!c->link.sender)
+        pvn_engine_flushed(c->engine);
     pvn_link_note(&c->link, PVN_LINK_FENCED);
     return 0;
 }
@@ -659,7 +643,6 @@ static int exchange_receiver(struct pvn_comm *c)
     struct pvn_err err = PVN_ERR_INIT;
     const uint8_t *in;
     size_t len;
-        pvn_link_keep_expect(&c->link, f->next->cfg.nonce);
     int rc = 0;
 
     if (f->step == PVN_LINK_EXCHANGE_ATTACHED) {
@@ -676,6 +659,7 @@ static int exchange_receiver(struct pvn_comm *c)
         rc = pvn_conn_send(f->next, PVN_FRAME_REPORT, body,
                            pvn_report_encode(body, sizeof(body), &report), &err);
         f->step = PVN_LINK_EXCHANGE_REPORTED;
+        pvn_link_keep_expect(&c->link, f->next->cfg.nonce);
     }
     if (rc == 0)
         rc = pvn_conn_expect(f->next, PVN_FRAME_ANSWER, &in, &len, &err);

@@ -10,6 +10,8 @@
 #include "connect/route.h"
 #include "connect/sock.h"
 
+#define LIVED_NS (60 * PVN_NS_PER_S)
+
 void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id,
                     const struct pvn_device *const *beside, int n)
 {
@@ -33,6 +35,16 @@ void pvn_paths_free(struct pvn_paths *p)
     free(p->beside);
     p->beside = NULL;
     p->nbeside = 0;
+}
+
+bool pvn_paths_count_loss(struct pvn_paths *p, uint64_t messages, bool open, uint64_t now)
+{
+    if (messages != p->losses_messages || now - p->since_ns >= LIVED_NS) {
+        p->losses_messages = messages;
+        p->losses = 0;
+    }
+    p->losses += open;
+    return p->losses > PVN_LOSSES_MAX;
 }
 
 bool pvn_paths_more(const struct pvn_paths *p)

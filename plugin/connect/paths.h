@@ -23,6 +23,8 @@
 #include "connect/conn.h"
 #include "connect/path_memory.h"
 
+enum { PVN_LOSSES_MAX = 12 };
+
 /* All zero until init. Times are of the monotonic clock. */
 struct pvn_paths {
     struct pvn_conn_cfg home; /* connector: that of the first connection, with `resumes` set */
@@ -34,11 +36,11 @@ struct pvn_paths {
      * (presence.h). */
     int nothers;
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
-    int best; /* pvn_conn_worth() of the best lanes so far */
-    /* Connector: the path of the lanes in use, since when, and how many messages had been delivered
-     * then. */
+    int best;          /* pvn_conn_worth() of the best lanes so far */
+    uint64_t since_ns; /* since when the lanes are in use */
+    /* Connector: their path, and how many messages had been delivered when they came. */
     unsigned used;
-    uint64_t since_ns, messages;
+    uint64_t messages;
     struct pvn_path_memory memory;
     /* How often lanes were lost in a row while requests were open and no message was delivered. */
     unsigned losses;
@@ -51,6 +53,11 @@ struct pvn_paths {
 void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id,
                     const struct pvn_device *const *beside, int n);
 void pvn_paths_free(struct pvn_paths *p);
+
+/* Counts a loss of the lanes, when `messages` had been delivered. open: others had not. True if more
+ * than PVN_LOSSES_MAX came in a row, with no message in between: no path comes back. A peer that is
+ * merely late takes no message either, so lanes that have lived for a minute do not count. */
+bool pvn_paths_count_loss(struct pvn_paths *p, uint64_t messages, bool open, uint64_t now);
 
 /* Connector: returns the configuration of attempt number *attempt, which begins at 0. Skips paths
  * that lead nowhere now, and advances *attempt past them. Path 0 always leads somewhere. */

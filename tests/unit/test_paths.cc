@@ -77,6 +77,25 @@ class Paths : public testing::Test
     pvn_paths p = {};
 };
 
+// A comm ends if its lanes are lost again and again without a message in between, but not because
+// its peer is late.
+TEST_F(Paths, LossesInARowAreCounted)
+{
+    init(0);
+    uint64_t now = p.since_ns;
+    for (int i = 0; i < PVN_LOSSES_MAX; i++)
+        EXPECT_FALSE(pvn_paths_count_loss(&p, 0, true, now)) << i;
+    EXPECT_FALSE(pvn_paths_count_loss(&p, 0, false, now)) << "nothing is open";
+    EXPECT_TRUE(pvn_paths_count_loss(&p, 0, true, now + 59 * PVN_NS_PER_S));
+    EXPECT_FALSE(pvn_paths_count_loss(&p, 1, true, now)) << "a message came through";
+    for (int i = 0; i < 3 * PVN_LOSSES_MAX; i++) {
+        now += 60 * PVN_NS_PER_S;
+        EXPECT_FALSE(pvn_paths_count_loss(&p, 1, true, now)) << i << ": they lived for a minute";
+        p.since_ns = now;
+    }
+    EXPECT_EQ(1u, p.losses);
+}
+
 // Path 1 would be the first address by another device, but there is no other device.
 TEST_F(Paths, AreTakenInTurnWithoutThoseThatLeadNowhere)
 {
