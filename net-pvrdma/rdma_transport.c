@@ -382,7 +382,7 @@ static size_t chunk_of(const struct pvn_params *p, const struct pvn_hca_port *po
     uint64_t chunk = p->rdma_chunk ? p->rdma_chunk : bytes;
     if (chunk < MIN_CHUNK)
         chunk = MIN_CHUNK;
-    return port->max_msg < chunk ? (size_t)port->max_msg : (size_t)chunk;
+    return pvn_chunk_lines((size_t)(port->max_msg < chunk ? port->max_msg : chunk));
 }
 
 static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *args,

@@ -365,7 +365,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .streams = streams_for(index, workers),
                                    .workers = workers,
                                    .worker_min = WORKER_MIN,
-                                   .chunk = (size_t)p->tcp_chunk,
+                                   .chunk = pvn_chunk_lines((size_t)p->tcp_chunk),
                                    .lone_chunk = LONE_CHUNK,
                                    .batch = p->tcp_batch,
                                    .zerocopy_min = zerocopy_min(),

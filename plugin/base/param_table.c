@@ -187,7 +187,8 @@ static const struct pvn_param_def table[] = {
      FIELD(tcp_chunk),
      .help = "Messages are cut into chunks of this size, and each goes to the connection that "
              "has room. With a single connection a chunk has at least 4 MiB. RDMA_CHUNK=0 "
-             "takes this size over RDMA, too."},
+             "takes this size over RDMA, too. The size is rounded down to a multiple of 128, "
+             "because NCCL's protocol LL128 needs whole lines."},
     {.name = "TCP_CC",
      .type = PVN_PARAM_STRING,
      .def = "",
@@ -346,7 +347,7 @@ static const struct pvn_param_def table[] = {
      FIELD(rdma_chunk),
      .help = "Messages over RDMA are cut into chunks of this size, and each goes to the next queue "
              "pair or port. 0: the value of TCP_CHUNK, and where a connection has one queue pair "
-             "at least 4 MiB."},
+             "at least 4 MiB. Rounded down as TCP_CHUNK."},
     {.name = "RDMA_POLL",
      .type = PVN_PARAM_DURATION,
      .unit = "us",

@@ -38,6 +38,17 @@ enum {
 };
 
 /*
+ * Rounds a chunk size down to whole lines. With NCCL's protocols LL and LL128 a GPU polls flags in the
+ * receive buffer, in lines of up to 128 bytes, and chunks may land in any order. So no line may be in
+ * two chunks (NCCL 2.30, net_ib/p2p.cc, aligns its parts alike).
+ */
+enum { PVN_CHUNK_LINE = 128 };
+static inline size_t pvn_chunk_lines(size_t bytes)
+{
+    return bytes > PVN_CHUNK_LINE ? bytes & ~(size_t)(PVN_CHUNK_LINE - 1) : bytes;
+}
+
+/*
  * The low bits of a 64-bit sequence number, which identify a message or slot in events and in the
  * RDMA immediate: its index in a ring of PVN_MAX_SENDS (8 bits) and its generation (12 bits). At most
  * PVN_MAX_SENDS messages are open at once, so a late id is confused with a live one only after the

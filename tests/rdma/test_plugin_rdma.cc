@@ -233,13 +233,14 @@ TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
 }
 
 // RDMA_CHUNK sets the size of chunks over RDMA. If it is not set, the older TCP_CHUNK applies with
-// several queue pairs, and a lone queue pair takes whole messages.
+// several queue pairs, and a lone queue pair takes whole messages. A chunk of 5000 bytes would end in
+// the middle of a line of NCCL's protocol LL128.
 TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
 {
     const struct {
         const char *qps, *chunk;
         uint64_t chunks; // of a message of 5000 bytes
-    } cases[] = {{"2", "0", 2}, {"2", "8K", 1}, {"1", "0", 1}, {"1", "4K", 2}};
+    } cases[] = {{"2", "0", 2}, {"2", "8K", 1}, {"1", "0", 1}, {"1", "4K", 2}, {"2", "5000", 2}};
     setenv("NCCL_PVRDMA_TCP_CHUNK", "4K", 1);
     for (auto &c : cases) {
         setenv("NCCL_PVRDMA_QPS", c.qps, 1);

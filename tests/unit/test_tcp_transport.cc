@@ -299,6 +299,13 @@ TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
     dialled(2);
     EXPECT_EQ("tcp on lo, 2 streams, chunks of 524288 bytes", described());
     end();
+    // No line of NCCL's protocol LL128 is in two chunks.
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_STREAMS=2",
+            "NCCL_PVRDMA_TCP_ZEROCOPY_MIN=0", "NCCL_PVRDMA_TCP_CHUNK=5000"});
+    ASSERT_EQ(1, scan());
+    dialled(2);
+    EXPECT_EQ("tcp on lo, 2 streams, chunks of 4992 bytes", described());
+    end();
     // A receiver may report shorter chunks before their data are acknowledged, so 8192 is the least.
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_ZEROCOPY_MIN=1"});
     ASSERT_EQ(1, scan());
