@@ -285,8 +285,9 @@ void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid
     hold->has_own = true;
 }
 
-/* Checks if the lane's source GID is still in the table, PVN_RDMA_GRACE_NS after the table's last change at `changed`. The
- * GID may have moved to another row, because queue pairs keep the adapter's entry of it. */
+/* Checks if the lane's source GID is still in its row of the table, PVN_RDMA_GRACE_NS after the table's last change at
+ * `changed`. An address that was removed and has come back is in another row, because queue pairs keep the old one taken,
+ * which the driver has emptied in the adapter (del_gid in Linux, drivers/infiniband/core/cache.c). */
 static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_err *err)
 {
     const struct pvn_rdma_adapter *a = h->adapter;
@@ -301,13 +302,13 @@ static int look_for_own(struct pvn_rdma_hold *h, uint64_t changed, struct pvn_er
     if (n < 0)
         return 0; /* a failed device is noticed elsewhere */
     for (int i = 0; i < n; i++)
-        if (rows[i].type == h->own.type &&
+        if (rows[i].index == h->own.index && rows[i].type == h->own.type &&
             memcmp(rows[i].raw, h->own.raw, sizeof(rows[i].raw)) == 0)
             return 0;
     pvn_err_set(
         err, -ENETDOWN,
-        "%s port %d has not had its GID %s for %.1f s: the address of its interface was changed or removed",
-        h->hca.name, h->port.port, pvn_gid_text(&h->own, gid, sizeof(gid)),
+        "%s port %d has not had its GID %s in row %d for %.1f s: the address of its interface was changed or removed",
+        h->hca.name, h->port.port, pvn_gid_text(&h->own, gid, sizeof(gid)), h->own.index,
         (double)away / PVN_NS_PER_S);
     pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
     return -ENETDOWN;

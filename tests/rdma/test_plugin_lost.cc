@@ -367,7 +367,7 @@ TEST_F(PluginLost, AGidThatIsRenumbered)
     ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 ::ffff:10.200.0.77 v2"));
     unsigned salt = 2;
     move_until(r, salt, "connected again after");
-    EXPECT_TRUE(said("mlx5_0 port 1 has not had its GID ::ffff:10.100.0.1 (RoCE v2) for "))
+    EXPECT_TRUE(said("mlx5_0 port 1 has not had its GID ::ffff:10.100.0.1 (RoCE v2) in row 3 for "))
         << Log::get().text();
     for (int i = 0; i < 50; i++)
         ASSERT_TRUE(r.move(salt++));
@@ -413,6 +413,24 @@ TEST_F(PluginLost, AGidThatComesBack)
 {
     expect_no_loss({"gid mlx5_0 1 3 none", "gid mlx5_0 1 5 ::ffff:10.200.0.77 v2",
                     "gid mlx5_0 1 3 ::ffff:10.100.0.1 v2"});
+}
+
+// An address that is removed and added again gets another row, because queue pairs hold the old one,
+// which is empty in the adapter.
+TEST_F(PluginLost, AGidThatComesBackInAnotherRow)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 3 none"));
+    ASSERT_EQ(0, sv::command("gid mlx5_0 1 5 ::ffff:10.100.0.1 v2"));
+    unsigned salt = 2;
+    move_until(r, salt, "connected again after");
+    EXPECT_TRUE(said("has not had its GID ::ffff:10.100.0.1 (RoCE v2) in row 3 for "))
+        << Log::get().text();
+    EXPECT_TRUE(said("GID 5 ::ffff:10.100.0.1 (RoCE v2)")) << Log::get().text();
 }
 
 // The address still exists behind new ones, which are more than an offer has room for. That is no
