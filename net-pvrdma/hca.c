@@ -417,18 +417,29 @@ void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t)
     memset(t, 0, sizeof(*t));
 }
 
-int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
-                         const struct pvn_hca *h, const struct pvn_hca_port *p,
-                         struct pvn_gid_row *rows, int max, bool *whole)
+int pvn_hca_current_port(const struct pvn_verbs *v, const struct pvn_hca *h, struct pvn_hca_port *p)
 {
-    struct pvn_gid_row all[GID_ROWS];
     struct ibv_port_attr a;
     int rc = pvn_verbs_query_port(v, h->ctx, p->port, &a);
 
     if (rc < 0)
         return rc;
+    p->lid = a.lid;
+    p->mtu = a.active_mtu;
+    return a.gid_tbl_len;
+}
+
+int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                         const struct pvn_hca *h, struct pvn_hca_port *p, struct pvn_gid_row *rows,
+                         int max, bool *whole)
+{
+    struct pvn_gid_row all[GID_ROWS];
+    int rc = pvn_hca_current_port(v, h, p);
+
+    if (rc < 0)
+        return rc;
     /* All rows are read, because allowed rows may come after more than `max` forbidden ones. */
-    rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, all, GID_ROWS, whole);
+    rc = pvn_hca_read_gids(v, o, h, p, rc, all, GID_ROWS, whole);
     if (rc < 0)
         return rc;
     int kept = pvn_gid_filter(all, rc, &o->gids, NULL, 0);

@@ -97,12 +97,18 @@ struct pvn_hca_options {
 int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);
 
-/* Reads the port's current GID table, filtered by the policy. Returns the number of rows, at most max, or a
- * negative errno. *whole (may be NULL): false if a part could not be read, so that rows or prefixes may be
- * missing. May be called from any thread while the table is open. */
+/* Brings the LID and the MTU of *p, the caller's copy of a port, up to date: a subnet manager gives a new LID, and a
+ * user another MTU. Returns the rows of the port's GID table, or a negative errno. May be called from any thread while
+ * the table is open. */
+int pvn_hca_current_port(const struct pvn_verbs *v, const struct pvn_hca *h,
+                         struct pvn_hca_port *p);
+
+/* Reads the port's current GID table, filtered by the policy, and does what pvn_hca_current_port does. Returns the
+ * number of rows, at most max, or a negative errno. *whole (may be NULL): false if a part could not be read, so that
+ * rows or prefixes may be missing. */
 int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
-                         const struct pvn_hca *h, const struct pvn_hca_port *p,
-                         struct pvn_gid_row *rows, int max, bool *whole);
+                         const struct pvn_hca *h, struct pvn_hca_port *p, struct pvn_gid_row *rows,
+                         int max, bool *whole);
 
 /* Opens the device h of a table again, found by its name. Returns 0 and a table of this device only, if it has
  * the same node GUID and a usable port; otherwise a negative errno with *err. May be called from any thread. */

@@ -23,6 +23,8 @@ struct gid_table {
     uint8_t port;     /* 0: none */
     uint64_t read_ns; /* time of the copy */
     uint64_t changed; /* value of *gids_changed at the time of the copy */
+    uint16_t lid;     /* the port's, then */
+    enum ibv_mtu mtu;
     int n;
     struct pvn_gid_row row[PVN_RDMA_MAX_GIDS];
 };
@@ -264,11 +266,16 @@ int pvn_rdma_adapter_gids(struct pvn_rdma_hold *h, struct pvn_gid_row *rows)
     if (serves)
         t = *kept;
     pthread_mutex_unlock(&a->lock);
-    if (!serves)
+    if (!serves) {
         t.n = pvn_hca_current_gids(a->v, a->options, &h->hca, &h->port, t.row, PVN_RDMA_MAX_GIDS,
                                    &whole);
+        t.lid = h->port.lid;
+        t.mtu = h->port.mtu;
+    }
     if (t.n < 0)
         return t.n;
+    h->port.lid = t.lid;
+    h->port.mtu = t.mtu;
     /* An incomplete table is not kept, so that only this lane misses rows. */
     if (!serves && whole && t.n > 0) {
         pthread_mutex_lock(&a->lock);

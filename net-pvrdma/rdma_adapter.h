@@ -52,9 +52,10 @@ int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block, 
                           struct pvn_rdma_hold **out, struct pvn_err *err);
 /* Ends a hold after its lane has been closed or could not be created. */
 void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold);
-/* Reads the usable rows of the port's GID table for a new lane. Returns their number, at most PVN_RDMA_MAX_GIDS
- * (rdma_lane.h), or a negative errno. The rows are at most 100 ms old. They are read again after each event that
- * reports a change, because a link that went down and up may have renumbered its table. */
+/* Reads the usable rows of the port's GID table for a new lane, and the port's LID and MTU into the hold. Returns the
+ * number of rows, at most PVN_RDMA_MAX_GIDS (rdma_lane.h), or a negative errno. All are at most 100 ms old. They are
+ * read again after each event that reports a change of the table, because a link that went down and up may have
+ * renumbered it. */
 int pvn_rdma_adapter_gids(struct pvn_rdma_hold *hold, struct pvn_gid_row *rows);
 /* From now on the lane's queue pairs send from this row of the port's GID table. */
 void pvn_rdma_adapter_send_from(struct pvn_rdma_hold *hold, const struct pvn_gid_row *own);

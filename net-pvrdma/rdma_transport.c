@@ -413,8 +413,6 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .may_block = args->may_block,
         .port = port->port,
         .ethernet = port->ethernet,
-        .lid = port->lid,
-        .mtu = port->mtu,
         .max_wr = h->max_wr,
         .max_cqe = h->max_cqe,
         .max_inline = h->max_inline,
@@ -432,10 +430,14 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .registrar = hold->registrar,
     };
     pvn_str_append(c.name, sizeof(c.name), "%s", port->name);
-    if (port->ethernet)
-        c.ngids = pvn_rdma_adapter_gids(hold, c.gids);
-    if (c.ngids < 0)
-        return pvn_err_set(err, c.ngids, "the GID table of %s cannot be read", port->name);
+    int rc = port->ethernet ? pvn_rdma_adapter_gids(hold, c.gids)
+                            : pvn_hca_current_port(found.v, h, &hold->port);
+    if (rc < 0)
+        return pvn_err_set(err, rc, "the %s of %s cannot be read",
+                           port->ethernet ? "GID table" : "state", port->name);
+    c.ngids = port->ethernet ? rc : 0;
+    c.lid = port->lid;
+    c.mtu = port->mtu;
     *out = pvn_rdma_lane_new(&c, err);
     return *out ? 0 : err->code;
 }

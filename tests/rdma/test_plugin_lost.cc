@@ -415,6 +415,24 @@ TEST_F(PluginLost, AGidThatComesBack)
                     "gid mlx5_0 1 3 ::ffff:10.100.0.1 v2"});
 }
 
+// The MTU of an adapter's interface is lowered. New lanes agree on it: they would pass the handshake
+// with the old one, and lose their data.
+TEST_F(PluginLost, AnMtuThatIsLowered)
+{
+    adapters("roce", "");
+    Net n(12);
+    {
+        Route r(n);
+        ASSERT_TRUE(r.move(1));
+        EXPECT_TRUE(said("MTU 4096")) << Log::get().text();
+    }
+    ASSERT_EQ(0, sv::command("set mtu 3")); // 1024 bytes
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    Route r(n);
+    ASSERT_TRUE(r.move(2));
+    EXPECT_TRUE(said("MTU 1024")) << Log::get().text();
+}
+
 // An address that is removed and added again gets another row, because queue pairs hold the old one,
 // which is empty in the adapter.
 TEST_F(PluginLost, AGidThatComesBackInAnotherRow)

@@ -130,6 +130,12 @@ TEST_F(Hca, InfinibandNeedsALidButNoInterface)
     ASSERT_EQ(t.nports, 1);
     EXPECT_FALSE(t.ports[0].ethernet);
     EXPECT_NE(t.ports[0].lid, 0);
+    pvn_hca_port before = t.ports[0], now = before;
+    now.lid = 1;
+    now.mtu = IBV_MTU_256;
+    EXPECT_LE(0, pvn_hca_current_port(v, &t.hcas[0], &now));
+    EXPECT_EQ(before.lid, now.lid) << "a subnet manager may have given another one";
+    EXPECT_EQ(before.mtu, now.mtu);
     EXPECT_EQ(t.ports[0].speed_mbps, 400000);
 }
 

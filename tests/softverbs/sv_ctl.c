@@ -207,8 +207,8 @@ static int cmd_set(int argc, char **argv, char *reply, size_t size)
 {
     /* Settings that may change while devices are open, because no object depends on them */
     static const char *const live[] = {
-        "async",  "timeout_cap_ms", "descend",     "routed",           "memlock_kb",
-        "max_mr", "max_qp",         "max_mr_size", "relaxed_ordering", "command_us"};
+        "async",  "timeout_cap_ms", "descend",          "routed",     "memlock_kb", "max_mr",
+        "max_qp", "max_mr_size",    "relaxed_ordering", "command_us", "mtu"};
     for (size_t i = 0; argc == 3 && i < sizeof live / sizeof live[0]; i++)
         if (!strcmp(live[i], argv[1]))
             return sv_profile_set(&sv.p, argv[1], argv[2]);
