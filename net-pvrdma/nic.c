@@ -174,18 +174,24 @@ void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *o
 
 /* ---- state ---- */
 
-static void port_event(struct pvn_rdma_nic *n, int port, bool up)
+/* down_since: 0 if the port is up. */
+static void port_event(struct pvn_rdma_nic *n, int port, uint64_t down_since)
 {
     if (port < 0 || port >= MAX_PORTS)
         return;
     uint64_t was = atomic_load(&n->down_since[port]);
-    if (!up && was == 0) {
-        atomic_store(&n->down_since[port], pvn_now_ns());
+    if (down_since && was == 0) {
+        atomic_store(&n->down_since[port], down_since);
         atomic_fetch_add(&n->down, 1);
-    } else if (up && was != 0) {
+    } else if (!down_since && was != 0) {
         atomic_store(&n->down_since[port], 0);
         atomic_fetch_sub(&n->down, 1);
     }
+}
+
+void pvn_rdma_nic_port_is_down(struct pvn_rdma_nic *n, int port)
+{
+    port_event(n, port, pvn_now_ns() - PVN_RDMA_GRACE_NS);
 }
 
 static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
@@ -205,11 +211,11 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
         break;
     case IBV_EVENT_PORT_ERR:
         pvn_warn("%s port %d went down", n->name, ev->element.port_num);
-        port_event(n, ev->element.port_num, false);
+        port_event(n, ev->element.port_num, pvn_now_ns());
         break;
     case IBV_EVENT_PORT_ACTIVE:
         pvn_info(PVN_NET, "%s port %d is up again", n->name, ev->element.port_num);
-        port_event(n, ev->element.port_num, true);
+        port_event(n, ev->element.port_num, 0);
         break;
     case IBV_EVENT_GID_CHANGE:
         /* Stored before the log is written, so that meanwhile no lane uses rows that were read before the

@@ -40,6 +40,10 @@ void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *o
  */
 int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, uint64_t grace_ns, struct pvn_err *err);
 
+/* Says that a port was down when the device was opened, of which there is no event. It has no grace. Called before
+ * lanes use the device. */
+void pvn_rdma_nic_port_is_down(struct pvn_rdma_nic *n, int port);
+
 /* Points to the time (pvn_now_ns) of the last change of the port's GID table, as of the events that
  * pvn_rdma_nic_health has read; 0: no change. Valid as long as n. */
 const _Atomic uint64_t *pvn_rdma_nic_gids_changed(const struct pvn_rdma_nic *n, int port);

@@ -144,7 +144,21 @@ void pvn_rdma_adapter_free(struct pvn_rdma_adapter *a)
     free(a);
 }
 
-/* Opens the device again and puts it into its entry of the table, which is closed. */
+/* Marks the adapter's ports as down that a new table of it has left out. */
+static void note_ports(const struct pvn_rdma_adapter *a, const struct pvn_hca_table *now,
+                       struct pvn_rdma_nic *nic)
+{
+    for (int i = 0; i < a->table->nports; i++) {
+        bool there = a->table->ports[i].hca != a->hca;
+        for (int k = 0; k < now->nports; k++)
+            there |= now->ports[k].port == a->table->ports[i].port;
+        if (!there)
+            pvn_rdma_nic_port_is_down(nic, a->table->ports[i].port);
+    }
+}
+
+/* Opens the device again and puts it into its entry of the table, which is closed. One of several ports is enough for
+ * that. */
 static struct pvn_rdma_opened *open_device(struct pvn_rdma_adapter *a, struct pvn_err *err)
 {
     struct pvn_hca_table now;
@@ -152,8 +166,10 @@ static struct pvn_rdma_opened *open_device(struct pvn_rdma_adapter *a, struct pv
         return NULL;
     struct pvn_rdma_opened *o = use_context(a, &now.hcas[0], err);
     pthread_mutex_lock(&a->lock);
-    if (o)
+    if (o) {
+        note_ports(a, &now, o->nic);
         pvn_hca_take_over(a->table, a->hca, &now);
+    }
     pthread_mutex_unlock(&a->lock);
     pvn_hca_close(a->v, &now);
     if (o)
@@ -229,7 +245,7 @@ int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block, 
     pthread_mutex_lock(&a->lock);
     int rc = usable(a, a->table->ports[port].port, spare, err);
     if (rc < 0 && may_block && may_open_again(a, rc))
-        rc = open_again(a, err);
+        rc = open_again(a, err) < 0 ? err->code : usable(a, a->table->ports[port].port, spare, err);
     if (rc == 0)
         fill_hold(a, port, h);
     pthread_mutex_unlock(&a->lock);

@@ -415,6 +415,34 @@ TEST_F(PluginLost, AGidThatComesBack)
                     "gid mlx5_0 1 3 ::ffff:10.100.0.1 v2"});
 }
 
+// An adapter with two ports is opened again while one of them is down. Nothing waits for that port.
+TEST_F(PluginLost, APortThatIsDownWhenItsAdapterIsOpenedAgain)
+{
+    adapters("roce", "set ports 2");
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    Net n(12);
+    {
+        Route r(n);
+        ASSERT_TRUE(r.move(1));
+        ASSERT_EQ(0, sv::command("port mlx5_0 1 down"));
+        unsigned salt = 2;
+        move_until(r, salt, "connected again after");
+    }
+    for (int i = 0; i < 3; i++) {
+        Log::get().clear();
+        Route r(n);
+        ASSERT_TRUE(r.move(1)) << Log::get().text();
+        EXPECT_TRUE(said("1 lane: tcp on")) << Log::get().text();
+        EXPECT_FALSE(said("left out")) << "the port was tried\n" << Log::get().text();
+    }
+    ASSERT_EQ(0, sv::command("port mlx5_0 1 up"));
+    EXPECT_TRUE(eventually([&] {
+        Log::get().clear();
+        Route r(n);
+        return r.move(1) && said("1 lane: rdma");
+    })) << Log::get().text();
+}
+
 // The MTU of an adapter's interface is lowered. New lanes agree on it: they would pass the handshake
 // with the old one, and lose their data.
 TEST_F(PluginLost, AnMtuThatIsLowered)
