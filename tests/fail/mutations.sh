@@ -81,7 +81,7 @@ mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEnds
     's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $connect/link_failover.c \
     's/pvn_err_clear\(&l->ctrl_err\);/;/'
-mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $connect/link_failover.c \
+mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseLossNobodyHasSeen $comm/comm_failover.c \
     's/pvn_link_keep_expect\(.*\);/;/'
 # The loss of a connection that was to take over ends no comm.
 mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $connect/link_failover.c \
