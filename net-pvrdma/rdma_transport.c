@@ -433,8 +433,7 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
     int rc = port->ethernet ? pvn_rdma_adapter_gids(hold, c.gids)
                             : pvn_hca_current_port(found.v, h, &hold->port);
     if (rc < 0)
-        return pvn_err_set(err, rc, "the %s of %s cannot be read",
-                           port->ethernet ? "GID table" : "state", port->name);
+        return pvn_err_set(err, rc, "the state or the GID table of %s cannot be read", port->name);
     c.ngids = port->ethernet ? rc : 0;
     c.lid = port->lid;
     c.mtu = port->mtu;
