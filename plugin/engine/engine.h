@@ -128,7 +128,7 @@ uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
  * once.
  *
  *     pvn_engine_pause          both ends (the loss of a lane does it by itself)
- *     fence of every lane; pvn_engine_drain
+ *     fence of every lane; pvn_engine_drain; receiver: pvn_engine_flushed
  *     receiver: pvn_engine_make_report ------------>  sender: pvn_engine_resume_sender
  *     pvn_engine_resume_receiver  <------------
  *

@@ -138,7 +138,6 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
                         "no memory to go on with the lanes of the new connection");
     use_lanes(e, lanes, nlanes);
     e->epoch++;
-    eng_flush_end(e);
     rx->visible = false;
     if (e->needs_cts) {
         /* Incomplete messages are sent again, and name their slot then. */

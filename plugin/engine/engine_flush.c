@@ -137,8 +137,11 @@ void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
         flush_done(e, j);
 }
 
-void eng_flush_end(struct pvn_engine *e)
+void pvn_engine_flushed(struct pvn_engine *e)
 {
+    if (e->state != ENG_PAUSED)
+        return;
+    e->rx->visible = true;
     for (int i = 0; i < e->rx->nflush; i++) {
         struct flush_job *j = &e->rx->flush[i];
         if (j->req.state != REQ_OPEN)
@@ -147,14 +150,6 @@ void eng_flush_end(struct pvn_engine *e)
         j->unposted = 0;
         flush_done(e, j);
     }
-}
-
-void pvn_engine_flushed(struct pvn_engine *e)
-{
-    if (e->state != ENG_PAUSED)
-        return;
-    e->rx->visible = true;
-    eng_flush_end(e);
 }
 
 int pvn_engine_flushes(const struct pvn_engine *e)

@@ -404,7 +404,6 @@ static inline bool eng_is_kept(const struct send_msg *m)
 
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
-void eng_flush_end(struct pvn_engine *e); /* completes the open flushes: the lanes were lost */
 int eng_flush_post(struct pvn_engine *e); /* posts the flushes that lanes had no room for */
 
 /* engine_place.c: receiving side of clear-to-send comms with PVN_LANE_PLACES */

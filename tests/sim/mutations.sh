@@ -77,7 +77,7 @@ mutate only-the-oldest-takes-a-slot $e/engine_tx.c '/^__attribute__.*int post_ot
 mutate waiting-messages-hold-up-new-ones $e/engine_tx.c '/^bool eng_is_behind/,/^}/s/ && m->w\.f\.tag == tag//'
 mutate the-newest-with-a-tag-takes-the-slot $e/engine_tx.c '/^static struct send_msg \*find_for_slot/,/^}/s/&tx->msg\[k % MSG_RING\]/\&tx->msg[(tx->next - 1 - (k - tx->unposted)) % MSG_RING]/'
 mutate what-was-assigned-ahead-is-not-finished $e/engine_tx.c 's/m->unassigned \? 0 : post_rest\(e, m\)/0/'
-mutate flushes-are-not-ended $e/engine_failover.c '/^int pvn_engine_resume_receiver/,/^}/s/eng_flush_end\(e\);/;/'
+mutate flushes-are-not-ended $e/engine_flush.c '/^void pvn_engine_flushed/,/^}/s/flush_done\(e, j\);/;/'
 mutate closed-without-a-fence tests/sim/world.cc '/^void World::close/,/^}/s/fence\(.*\);/;/'
 # Rules for messages that complete when a lane has taken them.
 mutate what-is-kept-is-not-copied $e/engine_keep.c '/^void eng_keep\(/,/^}/s/m->w\.src = copy;/;/'

@@ -478,6 +478,7 @@ void Trial::fence_ends()
         pause(false);
         w.fence(w.rx);
         rx_failed |= pvn_engine_drain(w.erx) < 0;
+        pvn_engine_flushed(w.erx);
         rx_fenced = true;
     } else if (!tx_fenced && is_awake(true)) {
         pause(true);
