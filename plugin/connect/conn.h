@@ -116,7 +116,6 @@ struct pvn_conn {
     unsigned unwatched;      /* calls of pvn_conn_watch without a watch */
     struct pvn_hello mine, theirs;
     bool hello_seen; /* a valid HELLO has come */
-    bool offered;    /* connector: its lanes are made, and its offer is queued */
     bool in_clear;   /* SEAL, connector: the listener answers in the clear, to refuse */
     /* Secret for the tokens of data connections; with a key, from HELLO on. */
     uint8_t streams[PVN_SECRET_BYTES];

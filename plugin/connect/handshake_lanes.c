@@ -171,7 +171,6 @@ int conn_make_offer(struct pvn_conn *c)
 {
     int rc = make_lanes(c);
 
-    c->offered = true;
     return rc ? rc : put_offer(c, c->lane_number);
 }
 
@@ -182,7 +181,6 @@ void conn_withdraw_offer(struct pvn_conn *c)
         c->lane[k] = NULL;
     }
     c->nlanes = 0;
-    c->offered = false;
 }
 
 static int keep_blob(struct pvn_conn *c, int k, const struct pvn_lane_offer *o)
@@ -274,7 +272,7 @@ int conn_step_offer_connector(struct pvn_conn *c)
     size_t len;
     int own[PVN_MAX_LANES], k, rc;
 
-    if (!c->offered) {
+    if (c->nlanes == 0) { /* the offer did not go out with the HELLO */
         rc = conn_make_offer(c);
         if (rc == 0)
             rc = conn_flush(c);

@@ -196,7 +196,7 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
     if (c->theirs.session != c->cfg.session)
         return pvn_err_set(err, -EPROTO,
                            "HELLO for another session: a stale or misdirected handle");
-    if (c->offered && (c->theirs.features ^ c->cfg.peer_features) & PVN_FEATURES_IN_HANDLE)
+    if (c->nlanes > 0 && (c->theirs.features ^ c->cfg.peer_features) & PVN_FEATURES_IN_HANDLE)
         return pvn_err_set(
             err, -EPROTO, "HELLO with features %llx, and the handle of its listener had %llx",
             (unsigned long long)c->theirs.features, (unsigned long long)c->cfg.peer_features);

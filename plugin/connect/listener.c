@@ -186,10 +186,12 @@ static int report_closed(struct pvn_listener *l, struct pvn_err *err)
  * lazy comm has no lanes yet when accept gives it out. */
 static int step_new(struct pvn_conn *c)
 {
-    bool known = c->hello_seen || c->cfg.lazy;
+    bool before_hello = !c->hello_seen;
     int rc = pvn_conn_step(c);
 
-    return rc == -EAGAIN && c->hello_seen && !known && !c->theirs.resumes ? pvn_conn_step(c) : rc;
+    if (rc == -EAGAIN && before_hello && c->hello_seen && !c->theirs.resumes && !c->cfg.lazy)
+        rc = pvn_conn_step(c);
+    return rc;
 }
 
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err)

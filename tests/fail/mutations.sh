@@ -62,7 +62,7 @@ mutate set-up-counts-while-the-peer-is-away $handshake:Absent.APauseBetweenTwoCa
     's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
 # Lanes are made for the features of the handle, so those of the HELLO have to be the same.
 mutate handle-with-other-features "$handshake:MalformedPeer.WrongAnswers*" $connect/handshake_steps.c \
-    's/^    if \(c->offered && /    if (false \&\& /'
+    's/^    if \(c->nlanes > 0 && /    if (false \&\& /'
 # A dial that fails ends with the system's error.
 mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'
 # The plugin keeps a control connection that the peer made again.
