@@ -44,8 +44,7 @@ enum { NAMES = 16 + PVN_STATS_KEEP };
 struct pvn_stat {
     unsigned epoch; /* of the process that the row belongs to, see fork.h */
     int index;
-    struct pvn_stat_row *row; /* in the file, so not mapped in a forked child */
-    uint64_t looked_ns;       /* row->n.look_ns */
+    struct pvn_stat_row *row; /* in the file, so not mapped in a forked child: see mine() */
 };
 
 /* Protected by the lock, except the contents of a row, which its owner writes. */
@@ -395,9 +394,8 @@ static struct pvn_stat_row *begin(struct pvn_stat *s)
 
 static void publish(struct pvn_stat *s)
 {
-    s->looked_ns = s->row->n.look_ns;
     put64(&s->row->seq, s->row->seq + 1);
-    put64(&file.head->touched_ns, s->looked_ns);
+    put64(&file.head->touched_ns, s->row->n.look_ns);
 }
 
 /* Clears a row but for its sequence number, its live counters, and what is behind the end of its
@@ -536,7 +534,7 @@ void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const cha
 
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)
 {
-    if (!s || now_ns - s->looked_ns < LOOK_NS || !mine(s))
+    if (!mine(s) || now_ns - s->row->n.look_ns < LOOK_NS)
         return;
     begin(s)->n.look_ns = now_ns;
     publish(s);

@@ -49,6 +49,7 @@ void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const cha
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
                     const char *text);
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes);
+/* How much of the comm the job's key seals. */
 void pvn_stat_seal(struct pvn_stat *s, enum pvn_stat_sealed sealed);
 /* Returns the row's live counters, which are 0 at first; NULL: there is no row. One thread may
  * write them, which need not be the row's. Valid until pvn_stat_end. */
