@@ -160,6 +160,26 @@ class PluginGpu : public FakeCuda
         return sd && rd && got == static_cast<int>(n) && memcmp(src, dst, n) == 0;
     }
 
+    // A registered buffer in GPU memory at each end of a comm.
+    struct Buffers {
+        uint64_t from, to;
+        void *smh = nullptr, *rmh = nullptr;
+    };
+    Buffers buffers(Pair &p)
+    {
+        Buffers b = {fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512),
+                     fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512)};
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.sc, ptr(b.from), kMiB, NCCL_PTR_CUDA, &b.smh));
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.rc, ptr(b.to), kMiB, NCCL_PTR_CUDA, &b.rmh));
+        return b;
+    }
+    bool move(Pair &p, const Buffers &b, size_t n, bool flush)
+    {
+        return move(p, b.from, b.smh, b.to, b.rmh, n, flush);
+    }
+
     void flush(Pair &p, void *data, size_t n, void *mh)
     {
         void *req = nullptr;

@@ -310,13 +310,9 @@ TEST_F(PluginGpu, AReceiverCountsMessagesWithoutTheirFlushes)
     {
         Pair p(n);
         ASSERT_TRUE(p.up());
-        uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512),
-                 b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
-        void *smh = nullptr, *rmh = nullptr;
-        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
-        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(b), kMiB, NCCL_PTR_CUDA, &rmh));
+        const Buffers b = buffers(p);
         for (int i = 0; i < 3; i++)
-            ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, true));
+            ASSERT_TRUE(move(p, b, 9000, true));
         EXPECT_EQ(3, waited_) << "each was flushed";
     }
     EXPECT_TRUE(said("closed after sending 3 messages, 27000 bytes")) << Log::get().text();
@@ -351,25 +347,21 @@ TEST_P(PluginGpuLostFlush, NeedsNothingOfThePeer)
     Net n(12);
     Pair p(n);
     ASSERT_TRUE(p.up());
-    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512),
-             b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
-    void *smh = nullptr, *rmh = nullptr;
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(b), kMiB, NCCL_PTR_CUDA, &rmh));
-    ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, true));
-    ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, false));
+    const Buffers b = buffers(p);
+    ASSERT_TRUE(move(p, b, 9000, true));
+    ASSERT_TRUE(move(p, b, 9000, false));
     if (closes) {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, b.smh));
         p.close_send();
     }
     ASSERT_EQ(0, sv::command("rule lost status op=READ status=RETRY_EXC_ERR"));
-    flush(p, ptr(b), 9000, rmh);
+    flush(p, ptr(b.to), 9000, b.rmh);
     EXPECT_EQ(2, waited_);
     EXPECT_EQ(1u, sv::lib().sv_rule_fired("lost"));
     if (!closes) {
         EXPECT_TRUE(said("failover: ")) << Log::get().text();
         EXPECT_FALSE(said("connected again")) << Log::get().text();
-        EXPECT_TRUE(move(p, a, smh, b, rmh, 9000, true)) << Log::get().text();
+        EXPECT_TRUE(move(p, b, 9000, true)) << Log::get().text();
         EXPECT_TRUE(said("connected again")) << Log::get().text();
     }
 }

@@ -131,7 +131,7 @@ TEST_F(Hca, InfinibandNeedsALidButNoInterface)
     EXPECT_FALSE(t.ports[0].ethernet);
     EXPECT_NE(t.ports[0].lid, 0);
     pvn_hca_port before = t.ports[0], now = before;
-    now.lid = 1;
+    now.lid++;
     now.mtu = IBV_MTU_256;
     EXPECT_LE(0, pvn_hca_current_port(v, &t.hcas[0], &now));
     EXPECT_EQ(before.lid, now.lid) << "a subnet manager may have given another one";
