@@ -112,8 +112,8 @@ static const struct pvn_nccl_var table[] = {
      "Where rank 0's NCCL listens, and what NCCL takes for one host. They do not choose the "
      "plugin's interfaces (NCCL_PVRDMA_SOCKET_IFNAME)."},
     {"NCCL_OOB_NET_ENABLE NCCL_OOB_NET_IFNAME", PVN_NCCL_OWN, NULL,
-     "Whether NCCL's own set-up goes over the plugin, too, and over which of its devices. Without "
-     "FAILOVER only, if several threads set communicators up."},
+     "Whether NCCL's own set-up goes over the plugin, too, and over which of its devices. With "
+     "FAILOVER a process needs one thread for all set-ups then."},
     {"NCCL_SOCKET_POLL_TIMEOUT_MSEC NCCL_UID_STAGGER_RATE NCCL_UID_STAGGER_THRESHOLD "
      "NCCL_RAS_ENABLE NCCL_RAS_ADDR NCCL_RAS_TIMEOUT_FACTOR",
      PVN_NCCL_OWN, NULL, "NCCL's own TCP connections, which are not the plugin's."},
