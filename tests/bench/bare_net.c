@@ -139,7 +139,7 @@ static ncclResult_t comm_new(int fd, bool sender, void **out)
         return ncclSystemError;
     for (unsigned i = 0; i < options; i++)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    c->ballast = malloc(pages * PAGE + 1);
+    c->ballast = pages ? malloc(pages * PAGE) : NULL;
     for (unsigned i = 0; c->ballast && i < pages; i++)
         c->ballast[i * PAGE] = 1;
     fcntl(fd, F_SETFL, O_NONBLOCK);
