@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/copy_in_order.h"
+
 static inline uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -296,21 +298,25 @@ int rdma_read_shorts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     return r->sums ? read_summed(r, ev, max, n) : read_shorts(r, ev, max, n, false);
 }
 
+/* Collects a message of several lines first. A line ends within a word of 8 bytes, which has to appear as a whole. */
+__attribute__((noinline)) static void copy_lines(const struct short_head *h, uint32_t bytes,
+                                                 void *dst)
+{
+    uint8_t all[SHORT_MAX];
+    const struct short_more *m = (const struct short_more *)(h + 1);
+
+    memcpy(all, h->data, SHORT_HEAD_BYTES);
+    for (uint32_t at = SHORT_HEAD_BYTES; at < bytes; at += SHORT_MORE_BYTES, m++)
+        memcpy(all + at, m->data, SHORT_MORE_BYTES);
+    pvn_copy_in_order(dst, all, bytes);
+}
+
 void rdma_copy_out(const struct pvn_event *ev, void *dst)
 {
     const struct short_head *h = ev->data;
-    uint32_t left = ev->bytes;
-    if (left <= SHORT_HEAD_BYTES) {
-        copy_few(dst, h->data + short_skip(left), left);
-        return;
-    }
-    memcpy(dst, h->data, SHORT_HEAD_BYTES);
-    uint8_t *to = (uint8_t *)dst + SHORT_HEAD_BYTES;
-    left -= SHORT_HEAD_BYTES;
-    for (const struct short_more *m = (const struct short_more *)(h + 1); left > 0; m++) {
-        uint32_t n = left < SHORT_MORE_BYTES ? left : SHORT_MORE_BYTES;
-        memcpy(to, m->data, n);
-        to += n;
-        left -= n;
-    }
+
+    if (ev->bytes <= SHORT_HEAD_BYTES)
+        copy_few(dst, h->data + short_skip(ev->bytes), ev->bytes);
+    else
+        copy_lines(h, ev->bytes, dst);
 }

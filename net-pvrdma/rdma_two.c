@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/copy_in_order.h"
 #include "base/pages.h"
 
 enum {
@@ -450,7 +451,7 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     if (bytes > c->f.len - c->done || (bytes == 0 && c->f.len > 0))
         return rdma_dead(r, -EPROTO, "reading a piece of a message: its length is impossible");
     if (c->needed && bytes)
-        memcpy(c->dst + c->done, h + 1, bytes);
+        pvn_copy_in_order(c->dst + c->done, h + 1, bytes);
     c->done += bytes;
     if (c->done < c->f.len)
         return 0;

@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "base/copy_in_order.h"
 #include "net-tcp/sockopt.h"
 
 static __thread uint64_t large_ended_at; /* when the thread's last large chunk was complete; ns */
@@ -163,7 +164,7 @@ static void drain_stage(struct tcp_lane *t, struct stream *s)
 {
     size_t n = staged(s) < s->left ? staged(s) : s->left;
     if (s->dst)
-        memcpy(s->dst + (s->f.len - s->left), s->stage + s->s_begin, n);
+        pvn_copy_in_order(s->dst + (s->f.len - s->left), s->stage + s->s_begin, n);
     s->s_begin += n;
     s->left -= (uint32_t)n;
 }

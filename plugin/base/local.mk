@@ -5,6 +5,8 @@ libpvn_core_la_SOURCES += \
     plugin/base/addr.c \
     plugin/base/addr.h \
     plugin/base/clock.h \
+    plugin/base/copy_in_order.c \
+    plugin/base/copy_in_order.h \
     plugin/base/dev_list.c \
     plugin/base/dev_list.h \
     plugin/base/err.c \

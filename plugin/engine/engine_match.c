@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/copy_in_order.h"
+
 /* The first of these entries of `unexpected`, a bit each. */
 static struct unexpected *first_of(struct matching *mt, uint64_t entries)
 {
@@ -226,7 +228,7 @@ static int put(struct pvn_engine *e, const struct pvn_buffer *b, const void *src
     if (n && b->mr && b->mr->copy)
         rc = b->mr->copy->from_host(b->mr->copy, b->addr, src, n, &err);
     else if (n)
-        memcpy(b->addr, src, n);
+        pvn_copy_in_order(b->addr, src, n);
     if (rc)
         pvn_engine_fail(e, &err);
     return rc;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/copy_in_order.h"
 #include "seal/seal_priv.h"
 
 /* Both suites use SHA-256, the hash of a secret that is not from an earlier session (external
@@ -655,24 +656,38 @@ ssize_t pvn_seal_sendv(struct pvn_seal *seal, const struct iovec *iov, int n)
     return sent ? (ssize_t)sent : rc;
 }
 
+/* Copies len bytes to the pieces, from `skip` bytes into all of them on. */
+static void scatter(const struct iovec *iov, size_t skip, const uint8_t *record, size_t len)
+{
+    for (; len > 0; iov++) {
+        size_t room = iov->iov_len > skip ? iov->iov_len - skip : 0, part = len < room ? len : room;
+
+        if (part > 0)
+            pvn_copy_in_order((uint8_t *)iov->iov_base + skip, record, part);
+        record += part;
+        len -= part;
+        skip -= skip < iov->iov_len ? skip : iov->iov_len;
+    }
+}
+
+/* OpenSSL copies a record by memcpy, and a GPU may read the pieces meanwhile. */
 ssize_t pvn_seal_recvv(struct pvn_seal *seal, const struct iovec *iov, int n)
 {
-    size_t got = 0, at = 0;
+    uint8_t record[RECORD];
+    size_t got = 0, room = 0;
     bool more = true;
     ssize_t rc = 0;
 
-    while (n > 0 && more) {
-        if (at == iov->iov_len) {
-            at = 0;
-            iov++;
-            n--;
-            continue;
-        }
-        rc = recv_some(seal, (uint8_t *)iov->iov_base + at, iov->iov_len - at, &more);
+    for (int i = 0; i < n; i++)
+        room += iov[i].iov_len;
+    while (got < room && more) {
+        size_t left = room - got;
+
+        rc = recv_some(seal, record, left < RECORD ? left : RECORD, &more);
         if (rc <= 0)
             break;
+        scatter(iov, got, record, (size_t)rc);
         got += (size_t)rc;
-        at += (size_t)rc;
     }
     return got ? (ssize_t)got : rc;
 }

@@ -3,7 +3,7 @@
 # Tests of the RDMA lane on softverbs
 PVN_TESTS += tests/rdma/test_rdma_lane
 tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/test_rdma_lane_faults.cc \
-    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_ordering.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h \
+    tests/rdma/test_rdma_copy.cc tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_ordering.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h \
     tests/rdma/wrap.c tests/rdma/wrap.h
 tests_rdma_test_rdma_lane_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_rdma_lane_LDADD = tests/support/libengine-calls.la libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
@@ -120,6 +120,16 @@ tests_rdma_test_plugin_key_SOURCES = tests/rdma/test_plugin_key.cc tests/rdma/pl
 tests_rdma_test_plugin_key_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_key_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_key_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
+# It reads a buffer while the plugin writes it, as a GPU does.
+if !SANITIZE_THREAD
+PVN_TESTS += tests/rdma/test_plugin_polled
+tests_rdma_test_plugin_polled_SOURCES = tests/rdma/test_plugin_polled.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h tests/support/key_file.h
+tests_rdma_test_plugin_polled_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_polled_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_polled_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+endif
 endif
 
 # The program that tests/bench/instructions.sh runs under callgrind.

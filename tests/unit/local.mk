@@ -50,7 +50,7 @@ tests_unit_test_log_SOURCES = tests/unit/test_log.cc
 tests_unit_test_log_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_log_LDADD = libpvn-core.la $(TEST_LDADD)
 
-EXTRA_DIST += tests/support/netns.h tests/support/bytes.h tests/support/deadline.h tests/support/next_symbol.h tests/support/whole_table.h
+EXTRA_DIST += tests/support/netns.h tests/support/bytes.h tests/support/deadline.h tests/support/next_symbol.h tests/support/watched_copy.h tests/support/whole_table.h
 
 # The engine's inline calls, for all tests that have an engine and no comm.
 check_LTLIBRARIES += tests/support/libengine-calls.la
@@ -106,3 +106,8 @@ PVN_TESTS += tests/unit/test_stats
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.cc tests/unit/stats_files.h
 tests_unit_test_stats_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_stats_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_copy_in_order
+tests_unit_test_copy_in_order_SOURCES = tests/unit/test_copy_in_order.cc
+tests_unit_test_copy_in_order_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_copy_in_order_LDADD = libpvn-core.la $(TEST_LDADD)
