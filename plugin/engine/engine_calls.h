@@ -56,6 +56,9 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
 {
     struct sender *tx = e->tx;
     *req = NULL;
+    /* The caller has seen that a GPU has written the data, by a plain load. Without a fence a processor
+     * that exchanges loads, as arm64, may have read data that is copied here before it saw that. */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (__builtin_expect(e->state != ENG_RUNS || !tx || size >> MAX_TOTAL_LOG2, 0))
         return eng_send_refused(e);
     if (__builtin_expect(tx->next == tx->fresh, 0))
