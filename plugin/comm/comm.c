@@ -219,7 +219,16 @@ __attribute__((noinline)) static int irecv_ready(struct pvn_comm *c, int n, void
     return 0;
 }
 
-/* 0 or the error of the call. */
+/* Memory behind data that the registration has. */
+static size_t reach(const struct pvn_mr *m, const void *data)
+{
+    uintptr_t at = (uintptr_t)data - (uintptr_t)m->addr;
+
+    return at < m->len ? m->len - at : 0;
+}
+
+/* 0, CUT if only the first bytes of the buffer are registered, or the error of the call. */
+enum { CUT = 1 };
 static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
                                const struct pvn_comm_mr *mr)
 {
@@ -231,24 +240,47 @@ static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0", size);
     if (!mr)
         return check_unregistered(c, "irecv", size);
-    if (!covers(c, &mr->mr, data, size))
-        return refuse_range(c, "irecv", &mr->mr, data, size);
-    return 0;
+    if (covers(c, &mr->mr, data, size))
+        return 0;
+    if (reach(&mr->mr, data) && !(size >> MAX_TOTAL_LOG2))
+        return CUT;
+    return refuse_range(c, "irecv", &mr->mr, data, size);
 }
 
 __attribute__((noinline)) static int check_more(struct pvn_comm *c, int n, void *const *data,
                                                 const size_t *sizes, void *const *mrs)
 {
-    int rc = 0;
+    int all = 0;
 
-    for (int i = 1; i < n && rc == 0; i++)
-        rc = check_buffer(c, data[i], sizes[i], mrs ? mrs[i] : NULL);
-    return rc;
+    for (int i = 1; i < n; i++) {
+        int rc = check_buffer(c, data[i], sizes[i], mrs ? mrs[i] : NULL);
+
+        if (rc < 0)
+            return rc;
+        all |= rc;
+    }
+    return all;
+}
+
+/* Cuts the sizes to what is registered. NCCL 2.12 and 2.13 post a receive of the shared buffers with
+ * the size of the whole message, which may be beyond their end; what arrives is one slot
+ * (recvProxyProgress in src/transport/net.cc of 2.13.4). A message that is really longer ends with
+ * an error when it comes. */
+__attribute__((noinline, cold)) static void cut_sizes(int n, void *const *data, const size_t *sizes,
+                                                      void *const *mrs, size_t *cut)
+{
+    for (int i = 0; i < n; i++) {
+        const struct pvn_comm_mr *mr = mrs[i];
+        size_t most = mr ? reach(&mr->mr, data[i]) : sizes[i];
+
+        cut[i] = sizes[i] < most ? sizes[i] : most;
+    }
 }
 
 int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                    const int *tags, void *const *mrs, void *const *handles, void **request)
 {
+    size_t cut[PVN_MAX_RECVS];
     struct pvn_req *req;
     int rc;
 
@@ -259,10 +291,17 @@ int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *s
             return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
     }
     rc = check_buffer(c, data[0], sizes[0], mrs ? mrs[0] : NULL);
-    if (__builtin_expect(rc == 0 && n > 1, 0))
-        rc = check_more(c, n, data, sizes, mrs);
-    if (__builtin_expect(rc != 0, 0))
-        return result(c, rc);
+    if (__builtin_expect(rc >= 0 && n > 1, 0)) {
+        int more = check_more(c, n, data, sizes, mrs);
+
+        rc = more < 0 ? more : rc | more;
+    }
+    if (__builtin_expect(rc != 0, 0)) {
+        if (rc < 0)
+            return result(c, rc);
+        cut_sizes(n, data, sizes, mrs, cut);
+        sizes = cut;
+    }
     rc = eng_irecv(c->engine, n, data, sizes, tags, mr_list(mrs), &req);
     *request = req;
     return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");

@@ -118,4 +118,57 @@ TEST_F(PluginArgs, MemoryThatIsNotThereIsNoLostLane)
     munmap(gone, len);
 }
 
+// NCCL 2.12 and 2.13 post receives whose size is that of the whole message, which may reach beyond
+// the end of the shared buffers; one slot of them arrives.
+TEST_F(PluginArgs, AReceiveMayReachBeyondItsRegistration)
+{
+    adapters("pvrdma", "");
+    Net n(6);
+    Route r(n);
+    const size_t slot = 1000;
+    void *data[2] = {r.dst.data() + 1000, r.dst.data() + Route::SIZE - slot},
+         *mh[] = {r.rmh, r.rmh};
+    int tags[2] = {1, 2}, done = 0, sent = 0, got[2] = {};
+    size_t sizes[2] = {slot, Route::SIZE};
+    void *rr = nullptr, *sr[2] = {};
+    bytes::fill(r.src.data(), Route::SIZE, 9);
+    EXPECT_TRUE(eventually([&] {
+        if (!rr) {
+            EXPECT_EQ(ncclSuccess,
+                      pvn_netdrv_irecv(r.p.d, r.p.rc, 2, data, sizes, tags, mh, nullptr, &rr));
+        } else if (!done) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, rr, &done, got));
+        }
+        if (sent < 2 && !sr[sent]) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), slot, tags[sent],
+                                                    r.smh, nullptr, &sr[sent]));
+        } else if (sent < 2) {
+            int d = 0;
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, sr[sent], &d, nullptr));
+            sent += d;
+        }
+        return HasFailure() || (done && sent == 2);
+    })) << Log::get().warnings();
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(static_cast<int>(slot), got[i]);
+        EXPECT_TRUE(bytes::same(data[i], r.src.data(), slot));
+    }
+    // A message that is longer than what is registered ends the comm.
+    void *rest = data[1], *req = nullptr;
+    rr = nullptr;
+    EXPECT_TRUE(eventually([&] {
+        ncclResult_t rc = ncclSuccess;
+        if (!rr)
+            rc = pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &rest, &sizes[1], tags, mh, nullptr, &rr);
+        if (rc == ncclSuccess && rr)
+            rc = pvn_netdrv_test(r.p.d, rr, &done, nullptr);
+        if (rc == ncclSuccess && req)
+            rc = pvn_netdrv_test(r.p.d, req, &done, nullptr);
+        else if (rc == ncclSuccess)
+            rc = pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), slot + 1, 1, r.smh, nullptr, &req);
+        return rc != ncclSuccess;
+    }));
+    EXPECT_TRUE(Log::get().warned({"1001", "1000"})) << Log::get().warnings();
+}
+
 } // namespace
