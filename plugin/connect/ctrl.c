@@ -59,7 +59,12 @@ int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void 
 
     pvn_frame_header_encode(buf, &h);
     rc = pvn_ctrl_put(c, buf, sizeof(buf), err);
-    return rc || len == 0 ? rc : pvn_ctrl_put(c, body, len, err);
+    if (rc == 0 && len > 0) {
+        rc = pvn_ctrl_put(c, body, len, err);
+        if (rc)
+            c->tx_len -= sizeof(buf); /* the peer would take the next frame for this one's body */
+    }
+    return rc;
 }
 
 int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)

@@ -45,7 +45,7 @@ void pvn_ctrl_close(struct pvn_ctrl *c);
  * nothing is queued. */
 void pvn_ctrl_seal(struct pvn_ctrl *c);
 
-/* Queues bytes or a frame. 0, or -ENOMEM. */
+/* Queues bytes or a frame, all or nothing. 0, or -ENOMEM. */
 int pvn_ctrl_put(struct pvn_ctrl *c, const void *bytes, size_t len, struct pvn_err *err);
 int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void *body, size_t len,
                        struct pvn_err *err);

@@ -89,8 +89,13 @@ tests_unit_test_seal_fork_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
 endif
 endif
 
-# The test replaces calloc, as the sanitizers do.
+# These tests replace calloc and realloc, as the sanitizers do.
 if !SANITIZE
+PVN_TESTS += tests/unit/test_ctrl_memory
+tests_unit_test_ctrl_memory_SOURCES = tests/unit/test_ctrl_memory.cc
+tests_unit_test_ctrl_memory_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_ctrl_memory_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_engine_memory
 tests_unit_test_engine_memory_SOURCES = tests/unit/test_engine_memory.cc
 tests_unit_test_engine_memory_CPPFLAGS = $(TEST_CPPFLAGS)
