@@ -123,8 +123,12 @@ static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
 
 static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 {
-    if (!pvn_link_failover_begin(&c->link))
-        return comm_fail(c, why);
+    struct pvn_err err = *why;
+
+    if (!pvn_link_failover_begin(&c->link)) {
+        pvn_err_add(&err, "no failover: there is no memory for it");
+        return comm_fail(c, &err);
+    }
     pthread_mutex_lock(&c->mem.lock);
     c->mem.waits = true;
     pthread_mutex_unlock(&c->mem.lock);
