@@ -15,6 +15,7 @@
 #include "comm/comm_priv.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "comm/plugin.h"
 #include "connect/link_back.h"
@@ -30,6 +31,7 @@
 
 struct worker {
     const char *name;
+    const char *does; /* for the warning that it does not */
     void *(*run)(void *);
     pthread_t thread;
     bool running;
@@ -45,8 +47,12 @@ static pthread_cond_t changed;
 static bool has_changed; /* `changed` is initialized */
 static int users;        /* comms with failover */
 enum { ANSWERS, TRIES, WORKERS };
-static struct worker workers[WORKERS] = {[ANSWERS] = {.name = "pvn-answer", .run = run_answering},
-                                         [TRIES] = {.name = "pvn-failback", .run = run_trying}};
+static struct worker workers[WORKERS] = {
+    [ANSWERS] = {.name = "pvn-answer",
+                 .run = run_answering,
+                 .does = "answers a peer that connects again while its comm is not called, and the "
+                         "statistics of such a comm stand still"},
+    [TRIES] = {.name = "pvn-failback", .run = run_trying, .does = "returns comms to better lanes"}};
 static void *library; /* keeps the code of the threads mapped */
 
 /* True if there is nothing to do for this thread. It does not count as running from then on, and
@@ -161,6 +167,7 @@ static int start(int i)
 {
     struct worker *w = &workers[i];
     struct pvn_err err = PVN_ERR_INIT;
+    char why[128];
     int rc = w->running || i != TRIES ? 0 : pvn_plugin_hold(&err);
 
     if (rc || w->running)
@@ -169,6 +176,11 @@ static int start(int i)
     w->running = rc == 0;
     if (rc && i == TRIES)
         pvn_plugin_release();
+    if (rc)
+        pvn_warn(
+            "thread %s cannot be started: %s; nothing %s; the limit is that of `ulimit -u`, or "
+            "pids.max of the cgroup",
+            w->name, pvn_strerror(rc, why, sizeof(why)), w->does);
     return rc;
 }
 

@@ -368,6 +368,7 @@ TEST_P(Calls, EachFailsOnce)
         EXPECT_TRUE(life.done || !is_survived(life)) << life.failed_in << "\n" << Log::get().text();
         EXPECT_TRUE(life.done || *life.failed_in) << "it stood still, or the bytes are wrong";
         EXPECT_TRUE(life.done || !Log::get().warnings().empty()) << "it failed without a reason";
+        EXPECT_TRUE(fault.call != "pthread_create" || said("thread")) << "what is lost without it";
     });
     for (const auto &r : rounds)
         printf("%s: survived %d times, not %d\n", r.first.c_str(), r.second.first, r.second.second);
