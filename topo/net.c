@@ -112,11 +112,11 @@ static void read_net(struct pvn_topo_reader *r, const char *dir, struct pvn_topo
     net->dev_port = pvn_topo_read_int(r, dir, "dev_port", 10, 0, 65535);
     pvn_topo_read_text(r, dir, "address", net->address, sizeof(net->address));
     net->kind = kind_of(r, dir, net, has_device);
-    net->master = net->lower = -1;
+    net->master = net->lower = net->active = -1;
 }
 
-/* Finds the bond above and, for a VLAN, the interface below; both are links named after
- * interfaces. */
+/* Finds the bond above and, for a VLAN, the interface below; both are links named after interfaces.
+ * A bond names the member in use in a file, which is empty if it uses all of them. */
 static int link_net(struct pvn_topo_reader *r, struct pvn_topo_net *net)
 {
     char dir[PVN_TOPO_FS_PATH_MAX], path[PVN_TOPO_FS_PATH_MAX], name[PVN_TOPO_NAME_MAX];
@@ -128,6 +128,9 @@ static int link_net(struct pvn_topo_reader *r, struct pvn_topo_net *net)
         return 0;
     if (pvn_topo_read_link_name(r, dir, "master", name, sizeof(name)))
         net->master = pvn_topo_find_net(r->topo, name);
+    if (net->kind == PVN_TOPO_NET_BOND &&
+        pvn_topo_read_text(r, dir, "bonding/active_slave", name, sizeof(name)))
+        net->active = pvn_topo_find_net(r->topo, name);
     if (net->kind != PVN_TOPO_NET_VLAN)
         return 0;
     rc = pvn_topo_fs_list(r->fs, dir, &names);

@@ -205,6 +205,7 @@ struct pvn_topo_net {
     int dev_port;     /* port of a multi-port function, or PVN_TOPO_UNKNOWN */
     int master;       /* index of the bond, team or bridge above, or -1 */
     int lower;        /* index of the interface that a VLAN is on, or -1 */
+    int active;       /* of a bond that uses one member at a time: that member's index, or -1 */
     char address[64]; /* hardware address as text */
 };
 

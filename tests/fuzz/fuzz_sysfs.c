@@ -137,6 +137,7 @@ static void check_devices(const struct pvn_topo *t)
         require_index(t->nets[i].pci, t->npci);
         require_index(t->nets[i].master, t->nnets);
         require_index(t->nets[i].lower, t->nnets);
+        require_index(t->nets[i].active, t->nnets);
         require_text(t->nets[i].name);
         require_text(t->nets[i].address);
     }

@@ -30,6 +30,11 @@ tests_topo_test_nccl_detect_SOURCES = tests/topo/test_nccl_detect.cc tests/topo/
 tests_topo_test_nccl_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_nccl_detect_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD)
 
+PVN_TESTS += tests/topo/test_nics
+tests_topo_test_nics_SOURCES = tests/topo/test_nics.cc
+tests_topo_test_nics_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_nics_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD)
+
 PVN_TESTS += tests/topo/test_nccl_machine
 tests_topo_test_nccl_machine_SOURCES = tests/topo/test_nccl_machine.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_nccl_machine_CPPFLAGS = $(TEST_CPPFLAGS)

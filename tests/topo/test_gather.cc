@@ -95,7 +95,7 @@ static std::string describe(const Topo &t, bool addresses)
 
         o << "net " << n.name << n.kind << n.driver << n.pci << " " << limit(n.mtu) << n.operstate
           << limit(n.carrier) << limit(n.speed_mbps) << limit(n.dev_port) << n.master << n.lower
-          << (addresses ? n.address : "") << "\n";
+          << n.active << (addresses ? n.address : "") << "\n";
     }
     for (int i = 0; i < t->nrdmas; i++) {
         const pvn_topo_rdma &d = t->rdmas[i];

@@ -148,15 +148,36 @@ static bool carries_traffic(const struct pvn_topo *topo, const struct pvn_topo_n
     }
 }
 
-/* The function of a net. A bond is placed at its first member, a VLAN at the interface below it. */
+static bool is_up(const struct pvn_topo_net *net)
+{
+    return net->carrier == 1 || strcmp(net->operstate, "up") == 0;
+}
+
+/* The member that a bond or team is placed at: the one that carries its traffic, else the first
+ * that is up, else the first. -1 if no member has a function. */
+static int member_of(const struct pvn_topo *topo, int bond)
+{
+    int active = topo->nets[bond].active, first = -1;
+    if (active >= 0 && topo->nets[active].pci >= 0)
+        return active;
+    for (int i = 0; i < topo->nnets; i++) {
+        if (topo->nets[i].master != bond || topo->nets[i].pci < 0)
+            continue;
+        if (is_up(&topo->nets[i]))
+            return i;
+        if (first < 0)
+            first = i;
+    }
+    return first;
+}
+
+/* The function of a net. A bond is placed at a member, a VLAN at the interface below it. */
 static int pci_of_net(const struct pvn_topo *topo, int index)
 {
     int at =
         topo->nets[index].pci < 0 && topo->nets[index].lower >= 0 ? topo->nets[index].lower : index;
-    for (int i = 0; topo->nets[at].pci < 0 && i < topo->nnets; i++)
-        if (topo->nets[i].master == at && topo->nets[i].pci >= 0)
-            return topo->nets[i].pci;
-    return topo->nets[at].pci;
+    int member = topo->nets[at].pci < 0 ? member_of(topo, at) : at;
+    return member >= 0 ? topo->nets[member].pci : -1;
 }
 
 /* The function that owns the wire: the function itself or, for a virtual function, the physical
@@ -186,7 +207,7 @@ static void fill_net(const struct pvn_topo *topo, struct pvn_topo_nic *nic, int 
     snprintf(nic->name, sizeof(nic->name), "%s", net->name);
     nic->net = index;
     nic->pci = pci_of_net(topo, index);
-    nic->up = net->carrier == 1 || strcmp(net->operstate, "up") == 0;
+    nic->up = is_up(net);
     nic->port = net->dev_port >= 0 ? net->dev_port + 1 : 1;
     nic->speed_mbps = net->speed_mbps > 0 ? net->speed_mbps : 0;
     nic->guid = guid_of_net(topo, index, nic->pci);
