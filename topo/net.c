@@ -23,6 +23,9 @@ enum {
     ARP_NONE = 0xfffe,
 };
 
+/* linux/if.h: the flags of a VRF, which has no other mark */
+enum { VRF_FLAGS = 0x80 | 0x400 }; /* IFF_NOARP, IFF_MASTER */
+
 /* DEVTYPE= of the uevent file, "" if there is none. */
 static void read_devtype(struct pvn_topo_reader *r, const char *dir, char *out, size_t cap)
 {
@@ -45,6 +48,19 @@ static bool has_dir(struct pvn_topo_reader *r, const char *dir, const char *name
     char real[PVN_TOPO_FS_PATH_MAX];
 
     return pvn_topo_real_below(r, dir, name, real);
+}
+
+/* Kind of an interface without a device, file or type of its own. A team is one of these, too: see
+ * mark_teams. */
+static enum pvn_topo_net_kind kind_of_plain(struct pvn_topo_reader *r, const char *dir,
+                                            const struct pvn_topo_net *net)
+{
+    int flags = pvn_topo_read_int(r, dir, "flags", 16, 0, INT_MAX);
+
+    if (net->arphrd != ARP_ETHER || (flags != PVN_TOPO_UNKNOWN && (flags & VRF_FLAGS) == VRF_FLAGS))
+        return PVN_TOPO_NET_OTHER;
+    /* Open vSwitch gives this name to the interface that is the master of its ports. */
+    return strcmp(net->name, "ovs-system") == 0 ? PVN_TOPO_NET_BRIDGE : PVN_TOPO_NET_VIRTUAL;
 }
 
 static enum pvn_topo_net_kind kind_of(struct pvn_topo_reader *r, const char *dir,
@@ -89,7 +105,7 @@ static enum pvn_topo_net_kind kind_of(struct pvn_topo_reader *r, const char *dir
         return PVN_TOPO_NET_BRIDGE;
     if (pvn_topo_read_text(r, dir, "tun_flags", devtype, sizeof(devtype)))
         return PVN_TOPO_NET_TUNNEL; /* a tap looks like Ethernet otherwise */
-    return net->arphrd == ARP_ETHER ? PVN_TOPO_NET_VIRTUAL : PVN_TOPO_NET_OTHER;
+    return kind_of_plain(r, dir, net);
 }
 
 static void read_net(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_net *net)
@@ -176,7 +192,7 @@ static int add_net(struct pvn_topo_reader *r, const char *name)
 }
 
 /* Marks teams. A team has no file of its own; it is recognised by interfaces that name it as their
- * master. */
+ * master. Other masters have another kind by now. */
 static void mark_teams(struct pvn_topo *t)
 {
     for (int i = 0; i < t->nnets; i++) {

@@ -178,13 +178,13 @@ struct pvn_topo_root {
  * Network and RDMA */
 
 enum pvn_topo_net_kind {
-    PVN_TOPO_NET_OTHER = 0,
-    PVN_TOPO_NET_ETHERNET, /* has a device below it */
+    PVN_TOPO_NET_OTHER = 0, /* a VRF, for example */
+    PVN_TOPO_NET_ETHERNET,  /* has a device below it */
     PVN_TOPO_NET_IPOIB,
     PVN_TOPO_NET_LOOPBACK,
     PVN_TOPO_NET_BOND,
-    PVN_TOPO_NET_TEAM, /* a team, or another virtual interface with members (Open vSwitch) */
-    PVN_TOPO_NET_BRIDGE,
+    PVN_TOPO_NET_TEAM,
+    PVN_TOPO_NET_BRIDGE, /* Open vSwitch's master of all its ports, too */
     PVN_TOPO_NET_VLAN,
     PVN_TOPO_NET_WIRELESS,
     PVN_TOPO_NET_TUNNEL,  /* tun/tap, gre, vxlan ... */
@@ -203,7 +203,7 @@ struct pvn_topo_net {
     int carrier;      /* 0, 1 or PVN_TOPO_UNKNOWN (an interface that is down does not report it) */
     int speed_mbps;   /* or PVN_TOPO_UNKNOWN (the kernel's -1 as well) */
     int dev_port;     /* port of a multi-port function, or PVN_TOPO_UNKNOWN */
-    int master;       /* index of the bond, team or bridge above, or -1 */
+    int master;       /* index of the bond, team, bridge or VRF above, or -1 */
     int lower;        /* index of the interface that a VLAN is on, or -1 */
     int active;       /* of a bond that uses one member at a time: that member's index, or -1 */
     char address[64]; /* hardware address as text */

@@ -84,4 +84,29 @@ TEST(Bond, AVlanOnItIsAtTheSameMember)
     pvn_topo_nics_free(&list);
 }
 
+// Only a bond or team takes its members' place. Members of a bridge, of Open vSwitch and of a VRF remain NICs.
+TEST(Masters, OthersThanBondsLeaveTheirMembers)
+{
+    const std::string both = "eth0 0000:01:00.0, eth1 0000:02:00.0";
+    const Files vrf = {{"flags", "0x4c1"}}, team = {{"flags", "0x1003"}};
+    EXPECT_EQ(both, nics(two_members("up", "up", "ovs-system", {{"operstate", "down"}})));
+    EXPECT_EQ(both, nics(two_members("up", "up", "blue", vrf)));
+    EXPECT_EQ(both, nics(two_members("up", "up", "blue", {{"uevent", "DEVTYPE=vrf"}})));
+    EXPECT_EQ(both, nics(two_members("up", "up", "br0", {{"uevent", "DEVTYPE=bridge"}})));
+    EXPECT_EQ("team0 0000:01:00.0", nics(two_members("up", "up", "team0", team)));
+}
+
+// Hyper-V's interface is the master of the virtual function that carries its traffic.
+TEST(Masters, AnInterfaceAboveItsVirtualFunctionTakesItsPlace)
+{
+    Tree t;
+    std::string synthetic = "/sys/devices/vmbus/1/net/eth0";
+    t.link("/sys/class/net/eth0", synthetic);
+    t.link(synthetic + "/device", "/sys/devices/vmbus/1");
+    for (const char *file : {"type", "carrier"})
+        t.file(synthetic + "/" + file, "1\n");
+    t.link(ethernet(t, "vf0", "0000:02:00.0", "up") + "/master", synthetic);
+    EXPECT_EQ("eth0 0000:02:00.0", nics(t));
+}
+
 } // namespace

@@ -134,12 +134,23 @@ static int add_rdma(const struct pvn_topo *topo, struct pvn_topo_nics *nics, int
     return 0;
 }
 
+/* True if the interface above takes the place of this one: a bond, a team, or a hypervisor's
+ * interface above its virtual function. A bridge does not count as a NIC, so the port does, and the
+ * member of a VRF remains an interface. */
+static bool is_member(const struct pvn_topo *topo, const struct pvn_topo_net *net)
+{
+    enum pvn_topo_net_kind above =
+        net->master >= 0 ? topo->nets[net->master].kind : PVN_TOPO_NET_OTHER;
+    return above == PVN_TOPO_NET_BOND || above == PVN_TOPO_NET_TEAM ||
+           above == PVN_TOPO_NET_ETHERNET;
+}
+
 static bool carries_traffic(const struct pvn_topo *topo, const struct pvn_topo_net *net)
 {
     switch (net->kind) {
     case PVN_TOPO_NET_ETHERNET:
     case PVN_TOPO_NET_IPOIB:
-        return net->master < 0 || topo->nets[net->master].kind == PVN_TOPO_NET_BRIDGE;
+        return !is_member(topo, net);
     case PVN_TOPO_NET_BOND:
     case PVN_TOPO_NET_TEAM:
         return true;
