@@ -79,14 +79,11 @@ static void read_information(struct pvn_topo_reader *r, struct pvn_topo_gpu *gpu
         pvn_topo_parse_int(minor, 10, 0, 65535, &gpu->minor);
 }
 
-/* True if the driver lists this function. A capture may lack ids, but the driver's directory names
- * its GPUs. */
-static bool driver_knows(struct pvn_topo_reader *r, const struct pvn_topo_pci *p, bool any)
+/* True if the driver lists this function. */
+static bool is_listed(struct pvn_topo_reader *r, const struct pvn_topo_pci *p)
 {
     char path[PVN_TOPO_NAME_MAX * 2];
 
-    if (!any || p->vendor != PVN_TOPO_UNKNOWN)
-        return false;
     snprintf(path, sizeof(path), "%s/%s", nvidia_gpus, p->bdf);
     return pvn_topo_fs_type(r->fs, path) == PVN_TOPO_FS_DIR;
 }
@@ -101,13 +98,17 @@ int pvn_topo_read_gpus(struct pvn_topo_reader *r)
         enum pvn_topo_gpu_kind kind = PVN_TOPO_GPU_NVIDIA;
         struct pvn_topo_gpu *gpu;
 
-        if (!gpu_kind(&t->pci[i], &kind) && !driver_knows(r, &t->pci[i], driver))
+        /* A capture may lack ids, but the driver's directory names its GPUs. */
+        if (!gpu_kind(&t->pci[i], &kind) &&
+            !(driver && t->pci[i].vendor == PVN_TOPO_UNKNOWN && is_listed(r, &t->pci[i])))
             continue;
         gpu = pvn_topo_array_add((void **)&t->gpus, &t->ngpus, sizeof(*gpu));
         if (!gpu)
             return pvn_topo_reader_nomem(r);
         gpu->pci = i;
         gpu->kind = kind;
+        if (driver && kind == PVN_TOPO_GPU_NVIDIA)
+            gpu->listed = is_listed(r, &t->pci[i]) ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
         read_information(r, gpu);
     }
     return 0;

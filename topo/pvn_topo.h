@@ -290,6 +290,9 @@ struct pvn_topo_gpu {
     char model[PVN_TOPO_TEXT_MAX]; /* /proc/driver/nvidia/gpus/BDF/information, "" unknown */
     char uuid[64];                 /* same file; "" unknown */
     int minor;                     /* /dev/nvidiaN, or PVN_TOPO_UNKNOWN */
+    /* NVIDIA's driver lists this GPU in /proc; UNKNOWN without the list. In a container the list
+     * has those that the container may use, and sysfs has all. */
+    enum pvn_topo_tri listed;
 };
 
 struct pvn_topo_module {

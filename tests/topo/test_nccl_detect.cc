@@ -433,6 +433,35 @@ TEST(Gpus, WhatIsForGuestsHasNoNumber)
     EXPECT_STREQ("", m.pairs->note);
 }
 
+// The shape and the note of a machine with GPUs on the drivers ("": none). "0000:02:00.0" is the second one's.
+std::string gpus_on(const std::vector<std::string> &drivers, const std::string &listed = "")
+{
+    Tree t;
+    for (size_t i = 0; i < drivers.size(); i++) {
+        Pci gpu = Pci::gpu();
+        gpu.driver = drivers[i];
+        t.pci("pci0000:00", "0000:0" + std::to_string(i + 1) + ":00.0", gpu);
+    }
+    if (!listed.empty())
+        t.file("/proc/driver/nvidia/gpus/" + listed + "/information", "Model: H100\n");
+    Detected m(t);
+    return m.shape() + " " + m.pairs->note;
+}
+
+TEST(Gpus, WithoutADriverOrNotListedByItIsNotUsed)
+{
+    const std::string both = "cpu 0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(gpu)) ",
+                      second = "cpu 0(pci 0000:02:00.0(gpu)) Left out: 1 GPU ";
+    EXPECT_EQ(both, gpus_on({"nvidia", "nvidia"}));
+    EXPECT_EQ(both, gpus_on({"", ""})) << "as if the driver were loaded";
+    EXPECT_EQ(second + "without a driver.", gpus_on({"", "nvidia"}));
+    EXPECT_EQ(second + "not among the GPUs of the NVIDIA driver.",
+              gpus_on({"nvidia", "nvidia"}, "0000:02:00.0"));
+    EXPECT_EQ(second + "not among the GPUs of the NVIDIA driver.",
+              gpus_on({"", ""}, "0000:02:00.0"));
+    EXPECT_EQ(both, gpus_on({"nvidia", "nvidia"}, "0000:09:00.0")) << "lists none of them";
+}
+
 TEST(Nics, DevicesThatAreDownAreLeftOutUnlessAllAre)
 {
     Tree t;

@@ -315,18 +315,36 @@ static bool on_nvidia(const struct pvn_topo *topo, int gpu)
     return strcmp(topo->pci[topo->gpus[gpu].pci].driver, "nvidia") == 0;
 }
 
+static bool is_listed(const struct pvn_topo *topo, int gpu)
+{
+    return topo->gpus[gpu].listed == PVN_TOPO_TRI_YES;
+}
+
+static bool any_nvidia(const struct pvn_topo *topo, bool (*is)(const struct pvn_topo *, int))
+{
+    for (int i = 0; i < topo->ngpus; i++)
+        if (topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA && is(topo, i))
+            return true;
+    return false;
+}
+
 enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu)
 {
     const struct pvn_topo_pci *pci = &topo->pci[topo->gpus[gpu].pci];
     if (pci->physfn >= 0 && !pvn_topo_is_guest(topo))
         return PVN_TOPO_GPU_FOR_GUESTS;
-    if (topo->gpus[gpu].kind != PVN_TOPO_GPU_NVIDIA || pci->driver[0] == '\0' ||
-        on_nvidia(topo, gpu))
+    if (topo->gpus[gpu].kind != PVN_TOPO_GPU_NVIDIA)
         return PVN_TOPO_GPU_USED;
-    for (int i = 0; i < topo->ngpus; i++)
-        if (topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA && on_nvidia(topo, i))
+    if (!on_nvidia(topo, gpu) && any_nvidia(topo, on_nvidia)) {
+        if (pci->driver[0] != '\0')
             return PVN_TOPO_GPU_OTHER_DRIVER;
-    return PVN_TOPO_GPU_USED;
+        /* A description may name the drivers of some functions only. */
+        if (pci->driver_bound == PVN_TOPO_TRI_NO)
+            return PVN_TOPO_GPU_NO_DRIVER;
+    }
+    return topo->gpus[gpu].listed == PVN_TOPO_TRI_NO && any_nvidia(topo, is_listed)
+               ? PVN_TOPO_GPU_NOT_LISTED
+               : PVN_TOPO_GPU_USED;
 }
 
 /* Fills list (room for topo->ngpus) with the GPUs that a job on this machine would use, as indices

@@ -32,11 +32,14 @@ int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc
                          size_t why_len);
 
 /* A job's use of a GPU. If no NVIDIA GPU has the driver nvidia, the machine is treated as if the
- * driver were loaded, so functions on another driver count as used. */
+ * driver were loaded, so functions without it count as used. The same holds for the driver's list
+ * of its GPUs, if it has none of them. */
 enum pvn_topo_gpu_use {
     PVN_TOPO_GPU_USED,
     PVN_TOPO_GPU_FOR_GUESTS,   /* an SR-IOV virtual function, seen by the host */
     PVN_TOPO_GPU_OTHER_DRIVER, /* NVIDIA's, on vfio-pci or similar, beside others that CUDA sees */
+    PVN_TOPO_GPU_NO_DRIVER,    /* NVIDIA's without a driver, beside others that CUDA sees */
+    PVN_TOPO_GPU_NOT_LISTED,   /* not among the GPUs of NVIDIA's driver, beside others that are */
 };
 /* gpu is an index into topo->gpus. */
 enum pvn_topo_gpu_use pvn_topo_ndoc_gpu_use(const struct pvn_topo *topo, int gpu);

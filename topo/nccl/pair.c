@@ -80,9 +80,17 @@ static int choose_nccl(struct pvn_topo_pairs *p)
     return 0;
 }
 
+/* Appends "Left out: N GPUs WHY. ". */
+static void left_out(struct pvn_topo_pairs *p, int n, const char *why, const char *driver)
+{
+    if (n > 0)
+        pvn_topo_append(p->note, sizeof(p->note), "Left out: %d GPU%s %s%.20s. ", n,
+                        n == 1 ? "" : "s", why, driver);
+}
+
 static void explain_left_out(struct pvn_topo_pairs *p)
 {
-    int count[PVN_TOPO_GPU_OTHER_DRIVER + 1] = {0};
+    int count[PVN_TOPO_GPU_NOT_LISTED + 1] = {0};
     const char *driver = "";
     for (int i = 0; p->topo && i < p->topo->ngpus; i++) {
         enum pvn_topo_gpu_use use = pvn_topo_ndoc_gpu_use(p->topo, i);
@@ -90,14 +98,14 @@ static void explain_left_out(struct pvn_topo_pairs *p)
         if (use == PVN_TOPO_GPU_OTHER_DRIVER)
             driver = p->topo->pci[p->topo->gpus[i].pci].driver;
     }
-    int vfs = count[PVN_TOPO_GPU_FOR_GUESTS], bound = count[PVN_TOPO_GPU_OTHER_DRIVER];
+    int vfs = count[PVN_TOPO_GPU_FOR_GUESTS];
     if (vfs > 0)
         pvn_topo_append(p->note, sizeof(p->note),
                         "Left out: %d virtual function%s of GPUs, for guests. ", vfs,
                         vfs == 1 ? "" : "s");
-    if (bound > 0)
-        pvn_topo_append(p->note, sizeof(p->note), "Left out: %d GPU%s on the driver %.20s. ", bound,
-                        bound == 1 ? "" : "s", driver);
+    left_out(p, count[PVN_TOPO_GPU_OTHER_DRIVER], "on the driver ", driver);
+    left_out(p, count[PVN_TOPO_GPU_NO_DRIVER], "without a driver", "");
+    left_out(p, count[PVN_TOPO_GPU_NOT_LISTED], "not among the GPUs of the NVIDIA driver", "");
 }
 
 static bool links_back(const struct pvn_topo_nnode *node, const struct pvn_topo_nlink *link,
