@@ -226,9 +226,11 @@ static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
 
     for (int i = 0; i < port->ngids; i++) {
         found = port->gids[i].ndev[0] != '\0' ? pvn_topo_find_net(t, port->gids[i].ndev) : -1;
-        /* A VLAN or bond has GIDs of its own. The port's interface is the one with the PCI
-         * device. */
-        if (found >= 0 && t->nets[found].pci >= 0)
+        /* A VLAN or bond has GIDs of its own. The port's interface is the one of the device's
+         * function. In a container the name may be of an interface of the host, and the container
+         * may have another one of that name. PVRDMA's is in pvn_topo_pair_pvrdma. */
+        if (found >= 0 && t->nets[found].pci >= 0 &&
+            (dev->kind == PVN_TOPO_RDMA_SOFT || t->nets[found].pci == dev->pci))
             return found;
     }
     if (dev->kind == PVN_TOPO_RDMA_SOFT) {

@@ -494,6 +494,33 @@ TEST(Rdma, PortsAndGidsAreRead)
     EXPECT_EQ(without->rdmas[0].ports[0].netdev, 0) << "then by the function";
 }
 
+// In a container a GID may name an interface of the host, and the container may have another one of that name.
+TEST(Rdma, AGidsInterfaceOfAnotherFunctionIsNotThePorts)
+{
+    const std::string gid = "0000:0000:0000:0000:0000:ffff:c0a8:0101";
+    Tree tree;
+    std::string nic = tree.pci("pci0000:00", "0000:01:00.0", Pci::nic()),
+                other = tree.pci("pci0000:00", "0000:02:00.0", Pci());
+    tree.net("eth0", other);
+    tree.rdma("mlx5_0", nic, "Ethernet", {{0, gid, "RoCE v2", "eth0"}});
+    Topo t = load(tree);
+    ASSERT_EQ(t->nrdmas, 1);
+    EXPECT_EQ(t->rdmas[0].ports[0].netdev, -1);
+
+    // A second function of an ordinary adapter is another port.
+    tree.net("eth1", tree.pci("pci0000:00", "0000:01:00.1", Pci::nic()));
+    tree.rdma("mlx5_0", nic, "Ethernet", {{0, gid, "RoCE v2", "eth1"}});
+    t = load(tree);
+    EXPECT_EQ(t->rdmas[0].ports[0].netdev, -1);
+
+    tree.net("eth2", nic);
+    t = load(tree);
+    EXPECT_EQ(t->rdmas[0].ports[0].netdev, pvn_topo_find_net(t.get(), "eth2")) << "by function";
+    tree.rdma("mlx5_0", nic, "Ethernet", {{0, gid, "RoCE v2", "eth2"}});
+    t = load(tree);
+    EXPECT_EQ(t->rdmas[0].ports[0].netdev, pvn_topo_find_net(t.get(), "eth2"));
+}
+
 TEST(Rdma, SoftDevicesHaveAParentInterface)
 {
     Tree tree;
