@@ -13,26 +13,28 @@ struct sign {
     enum pvn_topo_hypervisor hv;
     const char *vendor;  /* start of DMI sys_vendor, or NULL */
     const char *product; /* somewhere in DMI product_name, or NULL */
+    bool bare; /* a cloud that rents bare machines under this DMI, too; their CPU has no hypervisor
+                * bit */
 };
 
 /* Texts as the hypervisors write them; the list follows systemd's detect-virt (src/basic/virt.c)
  * and the makers' documentation. */
 static const struct sign signs[] = {
-    {PVN_TOPO_HV_VMWARE, "VMware", NULL},
-    {PVN_TOPO_HV_VMWARE, NULL, "VMware"},
-    {PVN_TOPO_HV_HYPERV, "Microsoft Corporation", "Virtual Machine"},
-    {PVN_TOPO_HV_NITRO, "Amazon EC2", NULL},
-    {PVN_TOPO_HV_GOOGLE, "Google", "Google Compute Engine"},
-    {PVN_TOPO_HV_XEN, "Xen", NULL},
-    {PVN_TOPO_HV_KVM, "QEMU", NULL},
-    {PVN_TOPO_HV_KVM, NULL, "KVM"},
-    {PVN_TOPO_HV_KVM, "Red Hat", "OpenStack"},
-    {PVN_TOPO_HV_KVM, "OpenStack Foundation", NULL},
-    {PVN_TOPO_HV_KVM, "Alibaba Cloud", NULL},
-    {PVN_TOPO_HV_KVM, "DigitalOcean", NULL},
-    {PVN_TOPO_HV_OTHER, "innotek", "VirtualBox"},
-    {PVN_TOPO_HV_OTHER, "Parallels", NULL},
-    {PVN_TOPO_HV_OTHER, "Apple Virtualization", NULL},
+    {PVN_TOPO_HV_VMWARE, "VMware", NULL, false},
+    {PVN_TOPO_HV_VMWARE, NULL, "VMware", false},
+    {PVN_TOPO_HV_HYPERV, "Microsoft Corporation", "Virtual Machine", false},
+    {PVN_TOPO_HV_NITRO, "Amazon EC2", NULL, true},
+    {PVN_TOPO_HV_GOOGLE, "Google", "Google Compute Engine", true},
+    {PVN_TOPO_HV_XEN, "Xen", NULL, false},
+    {PVN_TOPO_HV_KVM, "QEMU", NULL, false},
+    {PVN_TOPO_HV_KVM, NULL, "KVM", false},
+    {PVN_TOPO_HV_KVM, "Red Hat", "OpenStack", false},
+    {PVN_TOPO_HV_KVM, "OpenStack Foundation", NULL, true},
+    {PVN_TOPO_HV_KVM, "Alibaba Cloud", NULL, true},
+    {PVN_TOPO_HV_KVM, "DigitalOcean", NULL, true},
+    {PVN_TOPO_HV_OTHER, "innotek", "VirtualBox", false},
+    {PVN_TOPO_HV_OTHER, "Parallels", NULL, false},
+    {PVN_TOPO_HV_OTHER, "Apple Virtualization", NULL, false},
 };
 
 static bool starts(const char *text, const char *with)
@@ -48,12 +50,8 @@ static bool by_dmi(struct pvn_topo_guest *g)
         if ((s->vendor && !starts(g->sys_vendor, s->vendor)) ||
             (s->product && !strstr(g->product_name, s->product)))
             continue;
-        /* Clouds rent bare machines under the same DMI vendor. The CPU of such a machine has no
-         * hypervisor bit. */
-        if ((s->hv == PVN_TOPO_HV_NITRO && strstr(g->product_name, ".metal")) ||
-            ((s->hv == PVN_TOPO_HV_GOOGLE || s->hv == PVN_TOPO_HV_NITRO ||
-              s->hv == PVN_TOPO_HV_KVM) &&
-             g->cpu_flag == PVN_TOPO_TRI_NO && !s->product && !starts(g->sys_vendor, "QEMU")))
+        if ((s->bare && g->cpu_flag == PVN_TOPO_TRI_NO) ||
+            (s->hv == PVN_TOPO_HV_NITRO && strstr(g->product_name, ".metal")))
             continue;
         g->hypervisor = s->hv;
         snprintf(g->evidence, sizeof(g->evidence), "DMI: %.100s, %.100s", g->sys_vendor,
@@ -79,9 +77,11 @@ static bool by_devices(struct pvn_topo *t)
         else if (p->path && strstr(p->path, "/VMBUS:"))
             hv = PVN_TOPO_HV_HYPERV;
         /* SmartNICs offer virtio functions on bare metal, too, so virtio counts only with the CPU's
-         * hypervisor bit. */
+         * hypervisor bit or, on a processor without this bit (arm64), if DMI names no maker. */
         if (hv == PVN_TOPO_HV_UNKNOWN ||
-            (hv == PVN_TOPO_HV_KVM && t->guest.cpu_flag == PVN_TOPO_TRI_NO))
+            (hv == PVN_TOPO_HV_KVM && t->guest.cpu_flag == PVN_TOPO_TRI_NO) ||
+            (p->vendor == 0x1af4 && t->guest.cpu_flag == PVN_TOPO_TRI_UNKNOWN &&
+             t->guest.sys_vendor[0] != '\0'))
             continue;
         t->guest.hypervisor = hv;
         snprintf(t->guest.evidence, sizeof(t->guest.evidence), "PCI function %s is %04x:%04x",

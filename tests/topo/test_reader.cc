@@ -626,6 +626,10 @@ TEST(Guest, HypervisorsByDmiAndCpu)
         {"Amazon EC2", "p4d.24xlarge", 1, PVN_TOPO_HV_NITRO},
         {"Amazon EC2", "g4dn.metal", 0, PVN_TOPO_HV_NONE},
         {"Google", "Google Compute Engine", 1, PVN_TOPO_HV_GOOGLE},
+        {"Google", "Google Compute Engine", 0, PVN_TOPO_HV_NONE}, // rented whole
+        {"Google", "Google Compute Engine", -1, PVN_TOPO_HV_GOOGLE},
+        {"Alibaba Cloud", "Alibaba Cloud ECS", 1, PVN_TOPO_HV_KVM},
+        {"Alibaba Cloud", "Alibaba Cloud ECS", 0, PVN_TOPO_HV_NONE},
         {"Xen", "HVM domU", 1, PVN_TOPO_HV_XEN},
         {"innotek GmbH", "VirtualBox", 1, PVN_TOPO_HV_OTHER},
         {"Dell Inc.", "PowerEdge XE9680", 0, PVN_TOPO_HV_NONE},
@@ -667,6 +671,14 @@ TEST(Guest, AGuestIsKnownByItsDevicesAlone)
     dpu.pci("pci0000:17", "0000:17:00.0", virtio);
     dpu.cpus("AuthenticAMD", 25, 17, false);
     EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_TOPO_HV_NONE);
+
+    // Processors without that bit (arm64): DMI's maker decides, unless there are QEMU's own devices.
+    dpu.remove("/proc/cpuinfo");
+    EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_TOPO_HV_KVM);
+    dpu.dmi("Supermicro", "ARS-221GL-NR");
+    EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_TOPO_HV_NONE);
+    dpu.pci("pci0000:17", "0000:17:01.0", Pci::bridge(0x1b36, 0x000c));
+    EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_TOPO_HV_KVM);
 }
 
 TEST(System, CpusAndNodesAreRead)
