@@ -4,6 +4,7 @@
 #include "abi/common.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "comm/comm.h"
@@ -94,6 +95,19 @@ const struct pvn_device *abi_device(int dev, ncclResult_t *rc)
         pvn_warn_err(&err);
     *rc = result(code, &err);
     return d;
+}
+
+int abi_ptr_support_unforced(const struct pvn_device *d)
+{
+    const char *forced = getenv("NCCL_NET_FORCE_FLUSH");
+
+    if (!d->force_flush || (forced && atoi(forced) != 0))
+        return d->ptr_support;
+    pvn_warn(
+        "device %s: GPU memory is staged through host memory: what arrives there needs a flush, "
+        "which this NCCL requests on such a GPU only with NCCL_NET_FORCE_FLUSH=1",
+        d->name);
+    return NCCL_PTR_HOST;
 }
 
 char *abi_pci_path(const struct pvn_device *d)

@@ -18,6 +18,10 @@ ncclResult_t abi_init(int abi, void **ctx, int traffic_class, ncclDebugLogger_t 
 ncclResult_t abi_devices(int *ndev);
 /* The device with this number. On failure logs the error and returns NULL; *rc is then the call's result. */
 const struct pvn_device *abi_device(int dev, ncclResult_t *rc);
+/* d->ptr_support for versions up to 8, which cannot request flushes (forceFlush). Their NCCL flushes memory of GPUs of compute
+ * capability 9.0 and later only with NCCL_NET_FORCE_FLUSH (needFlush in src/transport/net.cc of 2.15 to 2.23), so without
+ * that it gets no GPU memory that needs it. */
+int abi_ptr_support_unforced(const struct pvn_device *d);
 /* The PCI path; NULL for a device without a PCI function, as NCCL expects. */
 char *abi_pci_path(const struct pvn_device *d);
 /* Largest message since v9. */

@@ -20,7 +20,7 @@ static ncclResult_t getProperties_v7(int dev, ncclNetProperties_v7_t *p)
     p->name = (char *)d->name;
     p->pciPath = abi_pci_path(d);
     p->guid = d->guid;
-    p->ptrSupport = d->ptr_support;
+    p->ptrSupport = abi_ptr_support_unforced(d);
     p->speed = d->speed_mbps;
     p->port = d->port;
     p->latency = d->latency_us;

@@ -20,7 +20,7 @@ static ncclResult_t getProperties_v8(int dev, ncclNetProperties_v8_t *p)
     p->name = (char *)d->name;
     p->pciPath = abi_pci_path(d);
     p->guid = d->guid;
-    p->ptrSupport = d->ptr_support;
+    p->ptrSupport = abi_ptr_support_unforced(d);
     p->regIsGlobal = d->reg_is_global;
     p->speed = d->speed_mbps;
     p->port = d->port;

@@ -33,6 +33,27 @@ TEST_F(PluginGpu, EveryVersionSaysWhatWasProved)
     });
 }
 
+// Up to v8 the interface has no forceFlush, and NCCL flushes the memory of such a GPU only if it is
+// told to.
+TEST_F(PluginGpu, OldVersionsGetNoMemoryThatTheyWouldNotFlush)
+{
+    gpu(9, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_NONE);
+    alone([&] {
+        for (int abi = 4; abi <= 12; abi++)
+            for (const char *forced : {"0", "1"}) {
+                setenv("NCCL_NET_FORCE_FLUSH", forced, 1);
+                Log::get().clear();
+                Net n(abi);
+                const bool flushes = abi >= 9 || *forced == '1';
+                const int support = properties(n).ptrSupport;
+                EXPECT_EQ(flushes, (support & NCCL_PTR_CUDA) != 0) << "v" << abi << " " << forced;
+                EXPECT_TRUE(support & NCCL_PTR_HOST);
+                EXPECT_EQ(!flushes, Log::get().warned({"NCCL_NET_FORCE_FLUSH=1"})) << "v" << abi;
+            }
+        unsetenv("NCCL_NET_FORCE_FLUSH");
+    });
+}
+
 TEST_F(PluginGpu, NothingIsOfferedThatWasNotProved)
 {
     struct {
