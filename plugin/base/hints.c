@@ -37,6 +37,11 @@ static const struct pvn_hint table[] = {
      "share",
      "`ping -I INTERFACE PEER`; open the TCP ports of net.ipv4.ip_local_port_range between the "
      "nodes; set NCCL_SOCKET_IFNAME; a slow start needs a longer NCCL_PVRDMA_CONNECT_TIMEOUT"},
+    {PVN_HINT_NOT_TAKEN, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY, PVN_PAST_ANSWERS,
+     "the control connection works, but this one is not made or not taken: a process at either end "
+     "has no descriptor left, or a firewall limits the number of connections",
+     "look for \"Too many open files\" in the logs of both ends, and raise `ulimit -n` there; look "
+     "for a firewall between"},
     {PVN_HINT_VERIFY_TIMEOUT, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY, PVN_PAST_ANY,
      "the connection was set up but a first message over it did not arrive: a wrong GID or VLAN, "
      "no route between the two devices, or an MTU larger than the network carries",
@@ -56,7 +61,7 @@ static const struct pvn_hint table[] = {
      "the network loses large packets, since somewhere the MTU is smaller than at the two ends, or "
      "drops this connection",
      "`ping -M do -s 8972 PEER` (28 bytes less than the MTU of `ip link`); set the MTU that the "
-     "network carries at both ends, or net.ipv4.tcp_mtu_probing=1; look for a firewall between"},
+     "network carries at both ends, or net.ipv4.tcp_mtu_probing=1 at both; look for a firewall between"},
     {PVN_HINT_PEER_IS_LATE, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_TRANSFER, PVN_PAST_STALLED,
      "the peer's process is late for this transfer, is stopped, or waits for another rank itself",
      "look at the peer's log and stack; `pvn-topo stat` on all hosts names the rank that all wait for; "

@@ -37,7 +37,7 @@ enum pvn_past {
     PVN_PAST_NEVER_WORKED,
     PVN_PAST_WORKED,  /* its rows also match PVN_PAST_IDLE */
     PVN_PAST_IDLE,    /* it has worked and was then idle for PVN_PAST_IDLE_S or longer */
-    PVN_PAST_ANSWERS, /* it has worked, and the peer's machine still answers on another connection */
+    PVN_PAST_ANSWERS, /* the peer's machine answers on another connection */
     PVN_PAST_STALLED, /* it works, but nothing has moved for the time that the user allows */
     PVN_PAST_ELSEWHERE, /* it never worked: the peer's address is a loopback address, this end's is not */
     PVN_PAST_COUNT
@@ -55,6 +55,7 @@ enum pvn_hint_id {
     PVN_HINT_NO_PEER,
     PVN_HINT_SILENT_HANDSHAKE,
     PVN_HINT_VERIFY_TIMEOUT,
+    PVN_HINT_NOT_TAKEN,
     PVN_HINT_LOST_AFTER_WORKING,
     PVN_HINT_LARGE_PACKETS_LOST,
     PVN_HINT_PEER_IS_LATE,

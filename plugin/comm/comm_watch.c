@@ -154,12 +154,14 @@ static bool from_the_wire(int code)
     return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
 }
 
-/* Chooses the hint of an error: the comm was idle for longer than a firewall may allow, or at
- * work. */
-static enum pvn_past past_of(const struct pvn_comm *c)
+/* Chooses the hint of an error: the peer's machine still answers, the comm was idle for longer than
+ * a firewall may allow, or it was at work. */
+static enum pvn_past past_of(const struct pvn_comm *c, int code)
 {
     uint64_t moved = c->stats.counts.moved_ns; /* 0: never, or there are no statistics */
 
+    if (code == -ETIMEDOUT && pvn_conn_answers(c->link.conn))
+        return PVN_PAST_ANSWERS;
     return moved && pvn_now_ns() - moved > (uint64_t)PVN_PAST_IDLE_S * PVN_NS_PER_S
                ? PVN_PAST_IDLE
                : PVN_PAST_WORKED;
@@ -194,7 +196,7 @@ int comm_engine_failed(struct pvn_comm *c)
                 "the peer's process has ended or was killed: its control connection is gone too");
     }
     if (err.hint == 0)
-        pvn_err_set_hint(
-            &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, past_of(c)));
+        pvn_err_set_hint(&err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER,
+                                                past_of(c, err.code)));
     return comm_fail(c, &err);
 }

@@ -484,8 +484,11 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
         pvn_err_set(&err, -ETIMEDOUT, "%s not done in time (%s)",
                     bind ? "connecting the lane" : "first round trip over the lane", knob);
         pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-        pvn_err_set_hint(&err, pvn_hint_id_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY,
-                                                PVN_PAST_NEVER_WORKED));
+        /* The control connection, which works, goes the same way as a lane over TCP. */
+        pvn_err_set_hint(&err,
+                         pvn_hint_id_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY,
+                                          c->lane[k]->ops->is_fallback ? PVN_PAST_ANSWERS
+                                                                       : PVN_PAST_NEVER_WORKED));
         rc = drop_lane(c, k, &err);
         if (rc)
             return rc;

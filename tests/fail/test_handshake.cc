@@ -566,6 +566,7 @@ TEST(Lanes, PeerWhoseDataSocketsNeverAnswer)
     t.join();
     EXPECT_TRUE(said("NCCL_PVRDMA_VERIFY_TIMEOUT")) << Log::get().text();
     EXPECT_TRUE(said("no other is left"));
+    EXPECT_TRUE(said("ulimit -n") && !said("GID")) << "a lane over TCP has no GID";
     EXPECT_NE(std::string::npos, words.find("VERIFY_TIMEOUT")) << "the peer hears the reason";
     EXPECT_TRUE(closed);
 }
