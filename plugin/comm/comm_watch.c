@@ -151,7 +151,8 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
 
 static bool from_the_wire(int code)
 {
-    return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
+    return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN ||
+           code == -ETIMEDOUT;
 }
 
 /* Chooses the hint of an error: the peer's machine still answers, the comm was idle for longer than
@@ -176,8 +177,11 @@ int comm_engine_failed(struct pvn_comm *c)
     c->end.refused = false;
     if (c->end.failed)
         return c->end.err.code;
-    if (c->end.grace_ns == 0)
+    if (c->end.grace_ns == 0) {
         c->end.grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
+        if (e->code == -ETIMEDOUT)
+            pvn_conn_ask(c->link.conn); /* its acknowledgement shows that the machine is there */
+    }
     err = *e;
     if (c->end.grace_ns > 1) {
         int event = pvn_conn_listen(c->link.conn, &c->link.ctrl_err);
