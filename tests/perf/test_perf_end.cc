@@ -138,6 +138,13 @@ class End : public testing::Test
         }
         return false;
     }
+    std::vector<pid_t> Ranks() const
+    {
+        std::istringstream children(
+            Slurp("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children"));
+
+        return {std::istream_iterator<pid_t>(children), {}};
+    }
     json_t *Json()
     {
         return json_loads(Slurp(dir / "f.json").c_str(), 0, nullptr);
@@ -242,6 +249,49 @@ TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
     json_decref(j);
 }
 
+// A rank that gives up must not be the only one to say something: the plugin knows who has the next step, and says so
+// before.
+TEST_F(End, ThePluginSaysWhyNothingMovesBeforeARankGivesUp)
+{
+    Start({"p2p", "--bandwidth", "--sizes", "256K", "--iters", "20000000", "--timeout", "6"});
+    ASSERT_TRUE(BothRun()) << Slurp(dir / "err");
+    std::vector<pid_t> rank = Ranks();
+    ASSERT_EQ(rank.size(), 2u);
+    ASSERT_EQ(kill(rank[1], SIGSTOP), 0);
+    EXPECT_EQ(Wait(), 3);
+    std::string err = Slurp(dir / "err");
+    size_t warns = err.find(": nothing has moved for "),
+           fails = err.find(": nothing moved for 6 s");
+    ASSERT_NE(fails, std::string::npos) << err;
+    EXPECT_LT(warns, fails) << err;
+    EXPECT_NE(err.find("--verbose", fails), std::string::npos) << err;
+}
+
+TEST_F(End, TheWarningOfAStallComesWithinTheLimitUnlessItIsSet)
+{
+    const struct {
+        const char *args, *env, *value;
+    } cases[] = {{"", "", "10s"},
+                 {"--timeout 3", "", "1s"},
+                 {"--timeout 3", "NCCL_PVRDMA_STALL_WARN=", "1s"},
+                 {"--timeout 300", "", "30s"},
+                 {"", "NCCL_PVRDMA_STALL_WARN=2m", "120s"},
+                 {"--env NCCL_PVRDMA_STALL_WARN=0", "", "0"}};
+
+    for (auto &c : cases) {
+        Outcome r =
+            Perf(std::string("p2p --latency --sizes 8 --iters 2 --json - ") + c.args, c.env);
+        json_t *j = json_loads(r.out.c_str(), 0, nullptr);
+        json_t *plugin = json_array_get(json_object_get(j, "plugins"), 0);
+        json_t *value =
+            json_object_get(json_object_get(plugin, "parameters"), "NCCL_PVRDMA_STALL_WARN");
+
+        ASSERT_NE(value, nullptr) << r.out << r.err;
+        EXPECT_STREQ(json_string_value(value), c.value) << c.args << c.env;
+        json_decref(j);
+    }
+}
+
 // Ctrl-Z and fg stop and continue all processes. The time in between must not count as time without progress. The
 // parent continues first and rank 1, for which the others wait, last.
 TEST_F(End, ARunThatIsStoppedForLongerThanItsLimitGoesOn)
@@ -253,9 +303,7 @@ TEST_F(End, ARunThatIsStoppedForLongerThanItsLimitGoesOn)
     unsetenv("TESTNET_FAULT");
     unsetenv("TESTNET_FAULT_RANK");
     ASSERT_TRUE(ReadUntil("4 KiB")) << printed << Slurp(dir / "err");
-    std::istringstream children(
-        Slurp("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children"));
-    std::vector<pid_t> rank{std::istream_iterator<pid_t>(children), {}};
+    std::vector<pid_t> rank = Ranks();
     ASSERT_EQ(rank.size(), 3u);
     ASSERT_EQ(kill(-pid, SIGSTOP), 0);
     usleep(8500000); // --timeout, and the 5 s after which the parent kills a rank

@@ -6,6 +6,7 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/version.h"
@@ -16,6 +17,8 @@
 #include "perf/options/opts_values.h"
 #include "perf/workload/pairs_plan.h"
 #include "tools/launch_env.h"
+
+#define STALL_WARN_DEFAULT 30 /* seconds, of the plugin */
 
 const char *pvn_collective_name(enum pvn_collective what)
 {
@@ -168,6 +171,17 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
         return PVN_PERF_OK;
     rc = set_mode(o, argc, argv, optind);
     return rc == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle_options(o) : rc;
+}
+
+bool pvn_opts_stall_warn(const struct pvn_perf_opts *o, char *value, size_t len)
+{
+    const char *set = getenv(PVN_PERF_STALL_WARN);
+
+    /* An empty value counts as unset, as in the plugin. */
+    if ((set && *set) || o->timeout / 3 >= STALL_WARN_DEFAULT)
+        return false;
+    snprintf(value, len, "%.0fus", o->timeout / 3 * 1e6);
+    return true;
 }
 
 uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)

@@ -4,6 +4,8 @@
 #ifndef PVN_PERF_OPTS_H
 #define PVN_PERF_OPTS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "perf/workload/values.h"
@@ -18,6 +20,8 @@ extern "C" {
 #define PVN_PERF_MAX_NETNS    16
 #define PVN_PERF_MAX_DEVS     16
 #define PVN_PERF_MAX_CHANNELS 2048
+
+#define PVN_PERF_STALL_WARN "NCCL_PVRDMA_STALL_WARN"
 
 /* Kind of the messages' memory. */
 enum pvn_perf_memory {
@@ -142,6 +146,11 @@ int pvn_opts_of_pairs(const struct pvn_perf_opts *o);
  * reason was printed on stderr.
  */
 int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv);
+
+/* Writes the NCCL_PVRDMA_STALL_WARN of the ranks: a third of --timeout, so that the plugin says why
+ * nothing moves before a rank gives up. False if the variable is to stay as it is: the user has set
+ * it, or the plugin's default is short enough. Called in the environment that --env makes. */
+bool pvn_opts_stall_warn(const struct pvn_perf_opts *o, char *value, size_t len);
 
 /* Converts "64K", "1.5M", "8G" (powers of 1024) to bytes. 0 or -EINVAL. */
 int pvn_perf_parse_size(const char *s, uint64_t *bytes);

@@ -230,7 +230,7 @@ static int stuck(struct pvn_p2p *p, int c, const struct pvn_flow *f, int is_send
 {
     return pvn_rank_fail(p->r,
                          "nothing moved for %.0f s: channel %d has %llu of %llu %s posted and %llu "
-                         "complete, at %llu bytes each (see --timeout)",
+                         "complete, at %llu bytes each " PVN_RANK_TIMEOUT,
                          p->r->o->timeout, c, (unsigned long long)f->posted,
                          (unsigned long long)f->total, is_send ? "sends" : "receives",
                          (unsigned long long)f->done, (unsigned long long)p->size);

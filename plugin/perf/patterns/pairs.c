@@ -115,10 +115,10 @@ static int connect_all(struct pvn_pairs *p, handle_t *theirs)
         if (idle < 0)
             return -1;
         if (idle)
-            return pvn_rank_fail(p->r, "plugin %s did not connect ranks %d and %d within %.0f s",
-                                 p->r->o->plugin[p->r->plugin].name, p->r->rank,
-                                 missing * p->plan.group + p->r->rank % p->plan.group,
-                                 p->r->o->timeout);
+            return pvn_rank_fail(
+                p->r, "plugin %s did not connect ranks %d and %d within %.0f s " PVN_RANK_TIMEOUT,
+                p->r->o->plugin[p->r->plugin].name, p->r->rank,
+                missing * p->plan.group + p->r->rank % p->plan.group, p->r->o->timeout);
     }
     return 0;
 }

@@ -364,7 +364,7 @@ static int stuck(struct pvn_pairs *p)
                 return pvn_rank_fail(
                     p->r,
                     "nothing moved for %.0f s: channel %d waits for a message from rank %d (%llu of "
-                    "%llu came; %llu receives posted; see --timeout)",
+                    "%llu came; %llu receives posted) " PVN_RANK_TIMEOUT,
                     p->r->o->timeout, k, peer_of(p, r->node), (unsigned long long)r->in.done,
                     (unsigned long long)pvn_in_steps(&r->in), (unsigned long long)r->in.posted);
         }
@@ -375,12 +375,12 @@ static int stuck(struct pvn_pairs *p)
                 return pvn_rank_fail(
                     p->r,
                     "nothing moved for %.0f s: channel %d waits for the completion of a send to rank "
-                    "%d (%llu of %llu complete, %llu posted; see --timeout)",
+                    "%d (%llu of %llu complete, %llu posted) " PVN_RANK_TIMEOUT,
                     p->r->o->timeout, k, peer_of(p, o->node), (unsigned long long)o->out.done,
                     (unsigned long long)o->s.messages, (unsigned long long)o->out.posted);
         }
     }
-    return pvn_rank_fail(p->r, "nothing moved for %.0f s (see --timeout)", p->r->o->timeout);
+    return pvn_rank_fail(p->r, "nothing moved for %.0f s " PVN_RANK_TIMEOUT, p->r->o->timeout);
 }
 
 static void assign(struct pvn_pairs *p, const struct pvn_pair_op *op, int n)

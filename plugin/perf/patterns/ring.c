@@ -163,7 +163,7 @@ static int stuck(struct pvn_ring *g, int i)
         g->r,
         "nothing moved for %.0f s: channel %d waits for %s (%d or %d); sends: %llu "
         "filled, %llu posted, %llu complete; receives: %llu posted, %llu complete, "
-        "%llu used (see --timeout)",
+        "%llu used " PVN_RANK_TIMEOUT,
         r->o->timeout, i, missing, (r->rank + r->nranks - 1) % r->nranks, (r->rank + 1) % r->nranks,
         (unsigned long long)c->out.filled, (unsigned long long)c->out.posted,
         (unsigned long long)c->out.done, (unsigned long long)c->in.posted,

@@ -93,7 +93,7 @@ double pvn_rank_cpu(void)
 
 static void set_environment(const struct pvn_rank *r)
 {
-    char num[16];
+    char num[16], stall_warn[32];
 
     snprintf(num, sizeof(num), "%d", r->rank);
     setenv("PVN_PERF_RANK", num, 1);
@@ -103,6 +103,8 @@ static void set_environment(const struct pvn_rank *r)
         if (!e->plugin[0] || strcmp(e->plugin, r->o->plugin[r->plugin].name) == 0)
             setenv(e->key, e->value, 1);
     }
+    if (pvn_opts_stall_warn(r->o, stall_warn, sizeof(stall_warn)))
+        setenv(PVN_PERF_STALL_WARN, stall_warn, 1);
 }
 
 /* Finds a device by number, or by the name that the plugin gives it. */
@@ -298,7 +300,7 @@ int pvn_rank_connect(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE]
         if (idle)
             return pvn_rank_fail(r,
                                  "plugin %s did not connect rank %d to rank %d and from rank %d "
-                                 "within %.0f s",
+                                 "within %.0f s " PVN_RANK_TIMEOUT,
                                  r->o->plugin[r->plugin].name, r->rank, to, from, r->o->timeout);
     }
     return 0;

@@ -9,6 +9,9 @@
 
 struct pvn_rank;
 
+/* The end of a message about a limit that --timeout sets. */
+#define PVN_RANK_TIMEOUT "(see --timeout; --verbose shows more of the plugin's messages)"
+
 /*
  * Records a failure (the first one counts), prints it and reports it to the other ranks, unless it
  * came from them. Always returns -1, for `return pvn_rank_fail(...)`.

@@ -209,12 +209,16 @@ static void swap_env(const struct pvn_perf_opts *o, const char *plugin, char **o
 static json_t *parameters_json(const struct pvn_perf_opts *o, const char *plugin)
 {
     struct pvn_err err = PVN_ERR_INIT;
-    char *old[PVN_PERF_MAX_ENV] = {NULL};
+    char *old[PVN_PERF_MAX_ENV] = {NULL}, stall_warn[32];
+    bool warns;
     json_t *j = json_null();
     size_t count;
     const struct pvn_param_def *table = pvn_param_table(&count);
 
     swap_env(o, plugin, old, false);
+    warns = pvn_opts_stall_warn(o, stall_warn, sizeof(stall_warn));
+    if (warns)
+        setenv(PVN_PERF_STALL_WARN, stall_warn, 1);
     pvn_log_set_level(PVN_LOG_NONE); /* the ranks have printed the warnings already */
     if (pvn_params_load(&err) == 0) {
         j = json_object();
@@ -228,6 +232,8 @@ static json_t *parameters_json(const struct pvn_perf_opts *o, const char *plugin
         }
     }
     pvn_params_unload();
+    if (warns)
+        unsetenv(PVN_PERF_STALL_WARN);
     swap_env(o, plugin, old, true);
     return j;
 }
