@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -111,25 +112,46 @@ static bool goes_first(const struct pvn_boot_newcomer *n, const struct pvn_boot_
     return n->deadline < than->deadline;
 }
 
-static void take_newcomer(struct pvn_boot_accept *a)
+/* The newcomer that is closed next; NULL: there is none. */
+static struct pvn_boot_newcomer *first_to_go(struct pvn_boot_accept *a)
 {
-    int fd = accept4(a->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct pvn_boot_newcomer *n = &a->n[0];
+    struct pvn_boot_newcomer *first = NULL;
 
-    if (fd < 0)
-        return;
-    no_delay(fd);
-    for (int i = 0; i < a->max; i++) {
-        if (a->n[i].fd < 0) {
-            n = &a->n[i];
-            break;
-        }
-        if (goes_first(&a->n[i], n))
-            n = &a->n[i];
+    for (int i = 0; i < a->max; i++)
+        if (a->n[i].fd >= 0 && (!first || goes_first(&a->n[i], first)))
+            first = &a->n[i];
+    return first;
+}
+
+static struct pvn_boot_newcomer *free_place(struct pvn_boot_accept *a)
+{
+    for (int i = 0; i < a->max; i++)
+        if (a->n[i].fd < 0)
+            return &a->n[i];
+    return NULL;
+}
+
+static int take_newcomer(struct pvn_boot_accept *a)
+{
+    int fd = accept4(a->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), rc = fd < 0 ? -errno : 0;
+    bool no_files = rc == -EMFILE || rc == -ENFILE;
+    struct pvn_boot_newcomer *n = free_place(a);
+
+    if (rc && !no_files)
+        return 0; /* it has closed its connection again, for example */
+    /* Without a descriptor the connection stays in the queue until the next pass. */
+    if (no_files || !n) {
+        n = first_to_go(a);
+        if (!n)
+            return rc;
+        a->dropped++;
+        drop(n);
     }
-    a->dropped += n->fd >= 0;
-    drop(n);
+    if (no_files)
+        return 0;
+    no_delay(fd);
     *n = (struct pvn_boot_newcomer){.fd = fd, .deadline = pvn_now_s() + FIRST_TIMEOUT};
+    return 0;
 }
 
 void pvn_boot_accept_seal(struct pvn_boot_newcomer *n, struct pvn_seal *seal, double seconds)
@@ -185,17 +207,22 @@ static int progress(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
 {
     struct pollfd p[PVN_BOOT_MAX_NEWCOMERS + 1] = {{.fd = a->lfd, .events = POLLIN}};
+    nfds_t used = 1;
 
+    /* Open ones alone: poll refuses more entries than a process may have descriptors. */
     for (int i = 0; i < a->max; i++)
-        p[i + 1] = (struct pollfd){.fd = a->n[i].fd, .events = POLLIN};
-    if (poll(p, (nfds_t)a->max + 1, (int)(seconds * 1000) + 1) < 0)
+        if (a->n[i].fd >= 0)
+            p[used++] = (struct pollfd){.fd = a->n[i].fd, .events = POLLIN};
+    if (poll(p, used, (int)(seconds * 1000) + 1) < 0)
         return errno == EINTR ? 0 : -errno;
+    used = 1;
     for (int i = 0; i < a->max; i++) {
         struct pvn_boot_newcomer *n = &a->n[i];
-        int rc = n->fd >= 0 && p[i + 1].revents ? progress(a, n) : 1;
+        int rc;
 
         if (n->fd < 0)
             continue;
+        rc = p[used++].revents ? progress(a, n) : 1;
         if (rc == 0)
             a->enter(a->arg, n);
         if (n->stays || (rc > 0 && n->deadline > pvn_now_s())) {
@@ -205,9 +232,22 @@ int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
         a->dropped += rc != 0;
         drop(n);
     }
-    if (p[0].revents)
-        take_newcomer(a);
-    return 0;
+    return p[0].revents ? take_newcomer(a) : 0;
+}
+
+const char *pvn_boot_accept_why(int rc, char *out, size_t len)
+{
+    struct rlimit files = {0};
+
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (rc == -EMFILE)
+        snprintf(out, len, "%s: this process may open %llu: raise that (`ulimit -n`)",
+                 strerror(-rc), (unsigned long long)files.rlim_cur);
+    else if (rc == -ENFILE)
+        snprintf(out, len, "%s: raise `sysctl fs.file-max`", strerror(-rc));
+    else
+        snprintf(out, len, "%s", strerror(-rc));
+    return out;
 }
 
 void pvn_boot_accept_close(struct pvn_boot_accept *a)

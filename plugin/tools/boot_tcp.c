@@ -347,6 +347,7 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
 static int gather(struct meeting *m, char *why, size_t why_len)
 {
     double deadline = pvn_now_s() + m->t->meet_timeout;
+    char text[128];
     int rc = 0;
 
     pvn_boot_accept_init(&m->accept);
@@ -368,7 +369,8 @@ static int gather(struct meeting *m, char *why, size_t why_len)
     if (rc == -ETIMEDOUT)
         say_missing(m, why, why_len);
     else if (rc)
-        snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
+        snprintf(why, why_len, "rank 0 cannot take the connections of the others: %s",
+                 pvn_boot_accept_why(rc, text, sizeof(text)));
     return rc;
 }
 

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -324,6 +325,93 @@ TEST(Accept, TakesWholeMessagesAndKeepsNoOther)
     EXPECT_EQ(recv(entered[0].second, &c, 1, 0), 1) << "what follows the message is left";
     EXPECT_EQ(c, ' ');
     for (int fd : {oldest, slow, noise, entered[0].second})
+        close(fd);
+    freeaddrinfo(ai);
+    pvn_boot_accept_close(&a);
+}
+
+// A soft limit of open files, until the end of the scope.
+class FileLimit
+{
+  public:
+    explicit FileLimit(rlim_t files)
+    {
+        getrlimit(RLIMIT_NOFILE, &before);
+        rlimit now{files, before.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+    }
+    ~FileLimit()
+    {
+        setrlimit(RLIMIT_NOFILE, &before);
+    }
+
+  private:
+    rlimit before{};
+};
+
+TEST(MeetingOverTcp, NeedsDescriptorsForItsRanksAlone)
+{
+    FileLimit few(256);
+    const int port = FreePort();
+    pvn_boot b0, b1;
+    char why0[512] = "", why1[512] = "";
+    int rc1 = -1;
+    std::thread other([&] {
+        auto t = Meeting(1, 2, port, 60);
+        rc1 = pvn_boot_tcp_meet(&b1, &t, why1, sizeof(why1));
+    });
+    auto t = Meeting(0, 2, port, 60);
+    int rc0 = pvn_boot_tcp_meet(&b0, &t, why0, sizeof(why0));
+
+    other.join();
+    ASSERT_EQ(rc0, 0) << why0;
+    ASSERT_EQ(rc1, 0) << why1;
+    pvn_boot_close(&b0);
+    pvn_boot_close(&b1);
+}
+
+// A newcomer makes room for the next one, and only then the pass fails, with the remedy. It must not return at once
+// without an error as long as a connection waits in the queue.
+TEST(Accept, WithoutADescriptorSaysWhatToRaise)
+{
+    FileLimit few(128);
+    const int port = FreePort();
+    addrinfo hints{}, *ai = nullptr;
+    pvn_boot_accept a{};
+    std::vector<int> taken;
+    char why[256], c;
+
+    hints.ai_socktype = SOCK_STREAM;
+    ASSERT_EQ(getaddrinfo("127.0.0.1", std::to_string(port).c_str(), &hints, &ai), 0);
+    a.lfd = pvn_boot_listen(ai);
+    ASSERT_GE(a.lfd, 0);
+    a.max = PVN_BOOT_MAX_NEWCOMERS;
+    a.length = Length;
+    pvn_boot_accept_init(&a);
+    int first = pvn_boot_dial(ai, pvn_now_s() + 5);
+    ASSERT_EQ(pvn_boot_accept_pass(&a, 5), 0);
+    EXPECT_GE(a.n[0].fd, 0);
+    int second = pvn_boot_dial(ai, pvn_now_s() + 5);
+    for (int fd; (fd = dup(second)) >= 0;)
+        taken.push_back(fd);
+    ASSERT_EQ(pvn_boot_accept_pass(&a, 5), 0);
+    EXPECT_EQ(a.dropped, 1);
+    EXPECT_EQ(recv(first, &c, 1, 0), 0) << "it made room";
+    ASSERT_EQ(pvn_boot_accept_pass(&a, 5), 0);
+    EXPECT_GE(a.n[0].fd, 0);
+    // Without a newcomer to close there is no room for the next one.
+    close(first);
+    first = pvn_boot_dial(ai, pvn_now_s() + 5);
+    taken.push_back(a.n[0].fd);
+    a.n[0].fd = -1;
+    ASSERT_EQ(pvn_boot_accept_pass(&a, 5), -EMFILE);
+    EXPECT_STREQ(pvn_boot_accept_why(-EMFILE, why, sizeof(why)),
+                 "Too many open files: this process may open 128: raise that (`ulimit -n`)");
+    for (int fd : taken)
+        close(fd);
+    ASSERT_EQ(pvn_boot_accept_pass(&a, 5), 0);
+    EXPECT_GE(a.n[0].fd, 0) << "it had stayed in the queue";
+    for (int fd : {first, second})
         close(fd);
     freeaddrinfo(ai);
     pvn_boot_accept_close(&a);

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <chrono>
@@ -420,6 +421,36 @@ TEST_F(Serve, EndsWhatTakesTooLong)
     EXPECT_NE(std::string::npos, r.err.find("serve --max-time")) << r.err;
     EXPECT_TRUE(Says("(serve --max-time)"));
     EXPECT_EQ(143, Stop(0)) << "--once ends with the status of its client's run";
+}
+
+// The server had waited for as many connections as it may have at most, which the kernel refuses beyond the limit of
+// open files, and used a whole processor for that.
+TEST_F(Serve, FewDescriptorsAreEnoughOrItSaysWhatToRaise)
+{
+    rlimit before;
+
+    // Descriptors of the test's caller would count in the server.
+    for (int fd = 3; fd < 1024; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    for (rlim_t files : {26, 4}) {
+        rlimit few{files, before.rlim_max};
+
+        setrlimit(RLIMIT_NOFILE, &few);
+        Start({"--once"});
+        setrlimit(RLIMIT_NOFILE, &before);
+        if (files > 4) {
+            Outcome r = Client("--sizes 8 --iters 20");
+            EXPECT_EQ(0, r.status) << r.err;
+            EXPECT_EQ(0, Stop(r.status ? SIGTERM : 0)) << Slurp(dir / "serve");
+            continue;
+        }
+        int fd = Connect(); // there is no descriptor for it
+        EXPECT_TRUE(Says("serve cannot take connections: Too many open files: this process may "
+                         "open 4: raise that (`ulimit -n`)"));
+        EXPECT_EQ(3, Stop(0));
+        close(fd);
+    }
 }
 
 TEST_F(Serve, OptionsAreChecked)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -318,7 +319,7 @@ int pvn_serve(const struct pvn_perf_opts *o)
 {
     static struct server s; /* static, because a forked child still uses it */
     char why[PVN_ERR_TEXT_LEN];
-    int served = 0;
+    int served = 0, rc = 0;
 
     s = (struct server){.o = o,
                         .accept = {.max = MAX_PENDING,
@@ -338,7 +339,11 @@ int pvn_serve(const struct pvn_perf_opts *o)
     while ((!pvn_stop_flag && !(o->once && served)) || s.run) {
         pid_t before;
 
-        pvn_boot_accept_pass(&s.accept, s.run ? 0.05 : 0.2);
+        rc = pvn_boot_accept_pass(&s.accept, s.run ? 0.05 : 0.2);
+        if (rc && !s.run)
+            break;
+        if (rc)
+            poll(NULL, 0, 50); /* the run has its connection and goes on */
         before = s.run;
         watch_run(&s);
         served |= before && !s.run;
@@ -347,5 +352,10 @@ int pvn_serve(const struct pvn_perf_opts *o)
     pvn_boot_key_free(&s.key);
     if (pvn_stop_flag)
         return PVN_PERF_INTERRUPTED + pvn_stop_flag;
+    if (rc && !(o->once && served)) {
+        fprintf(stderr, "pvn-perf: serve cannot take connections: %s\n",
+                pvn_boot_accept_why(rc, why, sizeof(why)));
+        return PVN_PERF_FAILED;
+    }
     return s.status == PVN_PERF_INTERRUPTED ? PVN_PERF_INTERRUPTED + SIGTERM : s.status;
 }
