@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #define VARIABLE "NCCL_PVRDMA_KEY_FILE"
-#define MAKE     "`pvn-perf --make-key FILE` makes one"
+/* Another key on one host alone would not help. */
+#define COPY                                                                                       \
+    "copy the job's key file to this host (`pvn-perf --make-key FILE` makes it, once for the job)"
 
 static int refuse(struct pvn_err *err, int code)
 {
@@ -21,17 +23,16 @@ static int refuse(struct pvn_err *err, int code)
     return code;
 }
 
-static int check(const char *path, const struct stat *st, struct pvn_err *err)
+/* The path may be wrong, so no command has it: `chmod 600 /etc/passwd` would do harm. */
+static int check_access(const char *path, const struct stat *st, struct pvn_err *err)
 {
-    if (!S_ISREG(st->st_mode))
-        return refuse(err,
-                      pvn_err_set(err, -EINVAL, VARIABLE ": %s is no regular file; " MAKE, path));
     if (st->st_mode & (S_IRWXG | S_IRWXO))
         return refuse(err,
                       pvn_err_set(err, -EPERM,
                                   VARIABLE ": others than its owner may use %s (mode %04o): "
-                                           "`chmod 600 %s`, and make a new key if it was no secret",
-                                  path, (unsigned)(st->st_mode & 07777), path));
+                                           "correct the path, or if that is the job's key "
+                                           "`chmod 600` it, and make a new key if it was no secret",
+                                  path, (unsigned)(st->st_mode & 07777)));
     if (st->st_uid != geteuid() && st->st_uid != 0)
         return refuse(err,
                       pvn_err_set(err, -EPERM,
@@ -77,11 +78,11 @@ static int read_key(int fd, const char *path, struct pvn_key *key, struct pvn_er
         rc = pvn_err_set(err, (int)n, VARIABLE ": %s cannot be read: %s", path,
                          pvn_strerror((int)n, why, sizeof(why)));
     else if (n < PVN_KEY_MIN)
-        rc = pvn_err_set(err, -EINVAL, VARIABLE ": %s has %zd bytes, a key has %d to %d; " MAKE,
+        rc = pvn_err_set(err, -EINVAL, VARIABLE ": %s has %zd bytes, a key has %d to %d; " COPY,
                          path, n, PVN_KEY_MIN, PVN_KEY_MAX);
     else if (n > PVN_KEY_MAX)
         rc = pvn_err_set(err, -EINVAL,
-                         VARIABLE ": %s has more than %d bytes, a key has %d to %d; " MAKE, path,
+                         VARIABLE ": %s has more than %d bytes, a key has %d to %d; " COPY, path,
                          PVN_KEY_MAX, PVN_KEY_MIN, PVN_KEY_MAX);
     else
         memcpy(key->bytes, bytes, key->len = (size_t)n);
@@ -102,17 +103,20 @@ int pvn_key_read(const char *path, struct pvn_key **out, struct pvn_err *err)
         return refuse(err, pvn_err_set(err, rc,
                                        VARIABLE ": %s cannot be opened: %s; every rank needs it%s",
                                        path, pvn_strerror(rc, why, sizeof(why)),
-                                       rc == -ENOENT ? "; " MAKE : ""));
+                                       rc == -ENOENT ? ": " COPY : ""));
     }
     if (fstat(fd, &st) != 0)
         rc = pvn_err_set(err, -errno, VARIABLE ": %s cannot be looked at", path);
+    else if (!S_ISREG(st.st_mode))
+        rc =
+            refuse(err, pvn_err_set(err, -EINVAL, VARIABLE ": %s is no regular file; " COPY, path));
+    else if ((key = calloc(1, sizeof(*key))) == NULL)
+        rc = pvn_err_set(err, -ENOMEM, "no memory for the key of %s", path);
     else
-        rc = check(path, &st, err);
-    if (rc == 0) {
-        key = calloc(1, sizeof(*key));
-        rc = key ? read_key(fd, path, key, err)
-                 : pvn_err_set(err, -ENOMEM, "no memory for the key of %s", path);
-    }
+        rc = read_key(fd, path, key, err);
+    /* Its size comes before its mode, which matters only if it can be a key. */
+    if (rc == 0)
+        rc = check_access(path, &st, err);
     close(fd);
     if (rc) {
         pvn_key_free(key);

@@ -263,8 +263,8 @@ TEST(Guest, AKeyThatCannotBeUsedIsNoReasonToGoOnWithoutOne)
         EXPECT_TRUE(Log::get().warned(
             {"this rank refuses every connection, since without the key its data "
              "would go unencrypted: NCCL_PVRDMA_KEY_FILE: /nonexistent/key cannot "
-             "be opened: No such file or directory; every rank needs it; "
-             "`pvn-perf --make-key FILE` makes one"}))
+             "be opened: No such file or directory; every rank needs it: "
+             "copy the job's key file to this host"}))
             << Log::get().warnings();
         const std::string said = Log::get().warnings();
         char handle[NCCL_NET_HANDLE_MAXSIZE] = {};

@@ -190,5 +190,5 @@ transfer --abi 4 >"$work/log" 2>&1
 result $? "version 4 of NCCL's interface is refused with a key"
 chmod 644 "$work/right"
 transfer >"$work/log" 2>&1
-[ $? -gt 0 ] && grep -q 'others than its owner may use .* (mode 0644): `chmod 600' "$work/log"
+[ $? -gt 0 ] && grep -q 'others than its owner may use .* (mode 0644): .*`chmod 600` it' "$work/log"
 result $? "a key that others may read ends the start, with the remedy"

@@ -62,7 +62,7 @@ TEST_F(CheckKey, ARowSaysWhetherThisHostCanUseIt)
         std::string env;
         const char *says, *remedy;
     } cases[] = {
-        {env("loose"), "others than its owner may use ", "`chmod 600 "},
+        {env("loose"), "others than its owner may use ", "`chmod 600` it"},
         {env("missing"), "cannot be opened: ", "every rank needs it"},
         {env("short"), "has 1 bytes, a key has 32 to 4096", "`pvn-perf --make-key FILE`"},
         {env("right") + " NCCL_PVRDMA_SSL_LIB=/nowhere/libssl.so.3", "/nowhere/libssl.so.3",

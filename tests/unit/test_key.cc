@@ -59,8 +59,11 @@ TEST(KeyFile, OthersMayNotUseIt)
     for (mode_t mode : {0644, 0640, 0604, 0620, 0602, 0610, 0601, 0660, 0777}) {
         std::string why = refusal(write_file(f / "k", std::string(32, 'k'), mode));
         EXPECT_SAYS(why, "others than its owner");
-        EXPECT_SAYS(why, "`chmod 600 " + (f / "k") + "`");
+        EXPECT_SAYS(why, "if that is the job's key `chmod 600` it");
     }
+    // Whoever follows the remedy must not change a file that is no key.
+    EXPECT_SAYS(refusal(write_file(f / "k", "short", 0644)), "has 5 bytes, a key has 32 to 4096");
+    EXPECT_EQ(std::string::npos, refusal("/etc/passwd").find("chmod 600 "));
     for (mode_t mode : {0600, 0400, 0700})
         EXPECT_EQ("", refusal(write_file(f / "k", std::string(32, 'k'), mode)));
 }
@@ -70,7 +73,8 @@ TEST(KeyFile, ItIsAFileOfThisUserOrOfRoot)
     Folder f;
     EXPECT_SAYS(refusal(f / "missing"),
                 "missing cannot be opened: No such file or directory; every "
-                "rank needs it; `pvn-perf --make-key FILE` makes one");
+                "rank needs it: copy the job's key file to this host (`pvn-perf --make-key FILE` "
+                "makes it, once for the job)");
     // The remedy must not be another key, because the key may be fine. Root can read every file.
     ASSERT_EQ(0, symlink("loop", (f / "loop").c_str()));
     EXPECT_EQ("NCCL_PVRDMA_KEY_FILE: " + (f / "loop") +
