@@ -206,15 +206,14 @@ static int close_but_lock(int dirfd, const char *name, int fd)
     return -1;
 }
 
-static int make_file(int abi, struct pvn_err *err)
+static int make_file(const char *dir, int abi, struct pvn_err *err)
 {
-    char dir[PVN_PARAM_STR_LEN + 32], name[64];
+    char name[64];
     struct pvn_stat_ident id;
     int dirfd, fd, rc = pvn_stats_ident_self(&id);
 
     if (rc)
         return pvn_err_set(err, rc, "/proc does not say who this process is");
-    pvn_stats_dir_name(pvn_params_get()->stats_dir, geteuid(), dir, sizeof(dir));
     dirfd = pvn_stats_dir_open(dir, err);
     if (dirfd < 0)
         return dirfd;
@@ -238,15 +237,17 @@ static int make_file(int abi, struct pvn_err *err)
 void pvn_stats_open(int abi)
 {
     struct pvn_err err = PVN_ERR_INIT;
-    char text[PVN_ERR_TEXT_LEN];
+    char text[PVN_ERR_TEXT_LEN], dir[PVN_PARAM_STR_LEN + 32];
 
     if (strcmp(pvn_params_get()->stats_dir, "none") == 0)
         return;
     pthread_mutex_lock(&lock);
     file.leaving = false;
-    if (!file.head && make_file(abi, &err) != 0) {
+    pvn_stats_dir_name(pvn_params_get()->stats_dir, geteuid(), dir, sizeof(dir));
+    if (!file.head && make_file(dir, abi, &err) != 0) {
         pvn_err_format(&err, text, sizeof(text));
-        pvn_info(PVN_INIT | PVN_NET, "no statistics file: %s", text);
+        pvn_info(PVN_INIT | PVN_NET, "no statistics file in %s (NCCL_PVRDMA_STATS_DIR): %s", dir,
+                 text);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -30,16 +30,16 @@ int pvn_stats_dir_open(const char *path, struct pvn_err *err)
     int fd, rc;
 
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return pvn_err_set(err, -errno, "%s cannot be made", path);
+        return pvn_err_set(err, -errno, "it cannot be made");
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return pvn_err_set(err, -errno, "%s cannot be opened", path);
+        return pvn_err_set(err, -errno, "it cannot be opened");
     if (fstat(fd, &st) != 0)
-        rc = pvn_err_set(err, -errno, "%s", path);
+        rc = pvn_err_set(err, -errno, "it cannot be looked at");
     else if (st.st_uid != geteuid() && st.st_uid != 0)
-        rc = pvn_err_set(err, -EPERM, "%s belongs to user %u", path, (unsigned)st.st_uid);
+        rc = pvn_err_set(err, -EPERM, "it belongs to user %u", (unsigned)st.st_uid);
     else if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
-        rc = pvn_err_set(err, -EPERM, "%s is writable by others", path);
+        rc = pvn_err_set(err, -EPERM, "it is writable by others");
     else
         return fd;
     close(fd);

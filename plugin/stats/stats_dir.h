@@ -34,7 +34,8 @@ void pvn_stats_dir_name(const char *param, uid_t uid, char *out, size_t cap);
 /*
  * Opens the directory for the files of this process's user, and makes it if it is not there (but
  * not its parent). It must not be a link, must belong to the user or to root, and must not be
- * writable by others unless it is sticky. Returns a descriptor, or a negative errno with *err.
+ * writable by others unless it is sticky. Returns a descriptor, or a negative errno with *err, which
+ * calls the directory "it".
  */
 int pvn_stats_dir_open(const char *path, struct pvn_err *err);
 
