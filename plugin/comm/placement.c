@@ -83,7 +83,11 @@ static int place(const struct pvn_device *d, int n, struct pvn_err *err)
             .gpu_memory = (d[i].ptr_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0,
         };
     rc = pvn_topo_placement_make("/", p->sysfs_root, given, n, p->rails, &placed, why, sizeof(why));
-    return rc ? pvn_err_set(err, rc, "NCCL_PVRDMA_RAILS=%.200s: %s", p->rails, why) : 0;
+    if (rc)
+        pvn_err_set(err, rc, "NCCL_PVRDMA_RAILS=%.200s: %s", p->rails, why);
+    if (rc == -EINVAL)
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return rc;
 }
 
 int pvn_placement_arrange(struct pvn_device *d, int n, struct pvn_err *err)
