@@ -207,22 +207,24 @@ static int progress(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
 {
     struct pollfd p[PVN_BOOT_MAX_NEWCOMERS + 1] = {{.fd = a->lfd, .events = POLLIN}};
+    struct pvn_boot_newcomer *of[PVN_BOOT_MAX_NEWCOMERS + 1];
     nfds_t used = 1;
 
     /* Open ones alone: poll refuses more entries than a process may have descriptors. */
     for (int i = 0; i < a->max; i++)
-        if (a->n[i].fd >= 0)
+        if (a->n[i].fd >= 0) {
+            of[used] = &a->n[i];
             p[used++] = (struct pollfd){.fd = a->n[i].fd, .events = POLLIN};
+        }
     if (poll(p, used, (int)(seconds * 1000) + 1) < 0)
         return errno == EINTR ? 0 : -errno;
-    used = 1;
-    for (int i = 0; i < a->max; i++) {
-        struct pvn_boot_newcomer *n = &a->n[i];
+    for (nfds_t i = 1; i < used; i++) {
+        struct pvn_boot_newcomer *n = of[i];
         int rc;
 
-        if (n->fd < 0)
+        if (n->fd < 0) /* dropped by enter */
             continue;
-        rc = p[used++].revents ? progress(a, n) : 1;
+        rc = p[i].revents ? progress(a, n) : 1;
         if (rc == 0)
             a->enter(a->arg, n);
         if (n->stays || (rc > 0 && n->deadline > pvn_now_s())) {

@@ -70,6 +70,14 @@ all_are_lost() {
     grep -q 'its machine stopped' "$log" && ! grep -q 'machine answers' "$log"
 }
 lose_all() { ip -n "$r" link set r2 down; }
+# The second host's own link takes no large packets. The kernel ends the connection by itself, long before anything
+# is asked on the control connection.
+own_link() {
+    ip -n "$a" link add w0 type veth peer name w0 netns "$b" && ip -n "$a" link set w0 mtu 9000 gso_max_segs 1 up &&
+        ip -n "$b" link set w0 mtu 1500 up && ip -n "$a" addr add 10.9.3.1/24 dev w0 &&
+        ip -n "$b" addr add 10.9.3.2/24 dev w0 && ip -n "$b" route replace 10.9.3.0/24 dev w0 advmss 8960
+}
+kernel_gave_up() { grep -q 'Connection timed out (errno 110)' "$log" && large_are_lost; }
 
 if ! command -v ip >/dev/null; then
     echo "skip large packets: the ip command is not installed (iproute2)"
@@ -86,4 +94,11 @@ else
     verdict "only large packets are lost" $? large_are_lost
     transfer 1000 lose_all
     verdict "all packets are lost" $? all_are_lost
+    if own_link; then
+        export NCCL_SOCKET_IFNAME=w0 NCCL_PVRDMA_TCP_USER_TIMEOUT=60s
+        transfer 1M true
+        verdict "the kernel has given up" $? kernel_gave_up
+    else
+        echo "not ok large packets: no second link"
+    fi
 fi
