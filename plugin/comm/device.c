@@ -93,6 +93,15 @@ static void scan_spares(void)
         spares = 0;
 }
 
+static void unload_all(void)
+{
+    clear();
+    for (int t = 0; pvn_transports[t]; t++)
+        if (pvn_transports[t]->unload)
+            pvn_transports[t]->unload();
+    pvn_gpucopy_unload();
+}
+
 /* A later transport is only scanned if the better ones found nothing. Otherwise NCCL would use the
  * same NIC twice, as an RDMA device and as its own interface. */
 static int scan_all(struct pvn_err *err)
@@ -138,7 +147,7 @@ static int scan_all(struct pvn_err *err)
         rc = pvn_err_set(err, -ENODEV, "no usable network device%s%s", left_out[0] ? ": " : "",
                          left_out);
     if (rc)
-        clear();
+        unload_all(); /* a device may be refused after its adapter has been opened */
     return rc;
 }
 
@@ -156,16 +165,9 @@ int pvn_devices_load(struct pvn_err *err)
 
 void pvn_devices_unload(void)
 {
-    int t;
-
     pthread_mutex_lock(&lock);
-    if (loaded) {
-        clear();
-        for (t = 0; pvn_transports[t]; t++)
-            if (pvn_transports[t]->unload)
-                pvn_transports[t]->unload();
-        pvn_gpucopy_unload();
-    }
+    if (loaded)
+        unload_all();
     loaded = false;
     pthread_mutex_unlock(&lock);
 }

@@ -171,4 +171,20 @@ TEST_F(PluginArgs, AReceiveMayReachBeyondItsRegistration)
     EXPECT_TRUE(Log::get().warned({"1001", "1000"})) << Log::get().warnings();
 }
 
+// A wrong setting may be found after the adapters have been opened.
+TEST_F(PluginArgs, AnInitThatFailsClosesTheAdapters)
+{
+    adapters("pvrdma", "");
+    setenv("NCCL_PVRDMA_RAILS", "vmw_pvrdma0", 1);
+    const auto before = descriptors();
+    for (int i = 0; i < 2; i++) {
+        Net n(12);
+        EXPECT_EQ(ncclInvalidUsage, n.rc);
+        EXPECT_EQ(before, descriptors());
+    }
+    unsetenv("NCCL_PVRDMA_RAILS");
+    Net n(12);
+    EXPECT_TRUE(Route(n).move(1));
+}
+
 } // namespace
