@@ -227,13 +227,13 @@ static size_t reach(const struct pvn_mr *m, const void *data)
     return at < m->len ? m->len - at : 0;
 }
 
-/* 0, CUT if only the first bytes of the buffer are registered, or the error of the call. */
+/* Result of a check: only the first bytes of a buffer are registered. Others are 0 and the error of the
+ * call. */
 enum { CUT = 1 };
-static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
-                               const struct pvn_comm_mr *mr)
+
+__attribute__((noinline, cold)) static int check_other(struct pvn_comm *c, void *data, size_t size,
+                                                       const struct pvn_comm_mr *mr)
 {
-    if (__builtin_expect(mr && mr->comm == c && data && covers(c, &mr->mr, data, size), 1))
-        return 0;
     if (!mr_ok(c, mr))
         return comm_mr_refuse(c, mr);
     if (!data && size)
@@ -247,10 +247,18 @@ static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
     return refuse_range(c, "irecv", &mr->mr, data, size);
 }
 
-__attribute__((noinline)) static int check_more(struct pvn_comm *c, int n, void *const *data,
-                                                const size_t *sizes, void *const *mrs)
+static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
+                               const struct pvn_comm_mr *mr)
 {
-    int all = 0;
+    if (__builtin_expect(mr && mr->comm == c && data && covers(c, &mr->mr, data, size), 1))
+        return 0;
+    return check_other(c, data, size, mr);
+}
+
+__attribute__((noinline)) static int check_more(struct pvn_comm *c, int n, void *const *data,
+                                                const size_t *sizes, void *const *mrs, int first)
+{
+    int all = first;
 
     for (int i = 1; i < n; i++) {
         int rc = check_buffer(c, data[i], sizes[i], mrs ? mrs[i] : NULL);
@@ -262,25 +270,28 @@ __attribute__((noinline)) static int check_more(struct pvn_comm *c, int n, void 
     return all;
 }
 
-/* Cuts the sizes to what is registered. NCCL 2.12 and 2.13 post a receive of the shared buffers with
- * the size of the whole message, which may be beyond their end; what arrives is one slot
- * (recvProxyProgress in src/transport/net.cc of 2.13.4). A message that is really longer ends with
- * an error when it comes. */
-__attribute__((noinline, cold)) static void cut_sizes(int n, void *const *data, const size_t *sizes,
-                                                      void *const *mrs, size_t *cut)
+/* Receives into the parts of the buffers that are registered. NCCL 2.12 and 2.13 post a receive of the
+ * shared buffers with the size of the whole message, which may be beyond their end; what arrives is
+ * one slot (recvProxyProgress in src/transport/net.cc of 2.13.4). A message that is really longer ends
+ * with an error when it comes. */
+__attribute__((noinline, cold)) static int receive_cut(struct pvn_comm *c, int n, void *const *data,
+                                                       const size_t *sizes, const int *tags,
+                                                       void *const *mrs, void **request)
 {
+    size_t cut[PVN_MAX_RECVS];
+
     for (int i = 0; i < n; i++) {
         const struct pvn_comm_mr *mr = mrs[i];
         size_t most = mr ? reach(&mr->mr, data[i]) : sizes[i];
 
         cut[i] = sizes[i] < most ? sizes[i] : most;
     }
+    return pvn_comm_irecv(c, n, data, cut, tags, mrs, NULL, request);
 }
 
 int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                    const int *tags, void *const *mrs, void *const *handles, void **request)
 {
-    size_t cut[PVN_MAX_RECVS];
     struct pvn_req *req;
     int rc;
 
@@ -291,17 +302,10 @@ int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *s
             return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
     }
     rc = check_buffer(c, data[0], sizes[0], mrs ? mrs[0] : NULL);
-    if (__builtin_expect(rc >= 0 && n > 1, 0)) {
-        int more = check_more(c, n, data, sizes, mrs);
-
-        rc = more < 0 ? more : rc | more;
-    }
-    if (__builtin_expect(rc != 0, 0)) {
-        if (rc < 0)
-            return result(c, rc);
-        cut_sizes(n, data, sizes, mrs, cut);
-        sizes = cut;
-    }
+    if (__builtin_expect(rc >= 0 && n > 1, 0))
+        rc = check_more(c, n, data, sizes, mrs, rc);
+    if (__builtin_expect(rc != 0, 0))
+        return rc == CUT ? receive_cut(c, n, data, sizes, tags, mrs, request) : result(c, rc);
     rc = eng_irecv(c->engine, n, data, sizes, tags, mr_list(mrs), &req);
     *request = req;
     return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
