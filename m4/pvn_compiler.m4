@@ -106,9 +106,6 @@ AC_DEFUN([PVN_CHECK_SANITIZE], [
   PVN_SAN_FLAGS=
   AS_IF([test "x$enable_sanitize" != xno],
     [PVN_SAN_FLAGS="-fsanitize=$enable_sanitize -fno-omit-frame-pointer -fno-sanitize-recover=all"])
-  # ThreadSanitizer takes no account of fences. Those of the plugin order what a GPU reads or writes, which it does not
-  # see either.
-  AS_IF([test "x$enable_sanitize" = xthread], [PVN_SAN_FLAGS="$PVN_SAN_FLAGS -Wno-tsan"])
   AC_ARG_ENABLE([coverage],
     [AS_HELP_STRING([--enable-coverage], [build with gcov instrumentation])],
     [], [enable_coverage=no])

@@ -15,10 +15,14 @@ static inline void in_turn(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* No processor exchanges the stores before it with those after it. No instruction on x86. */
+/* The stores before it become visible before those after it. x86 needs no instruction for that. */
 static inline void before_flag(void)
 {
+#if defined(__x86_64__) || defined(__i386__)
+    in_turn();
+#else
     atomic_thread_fence(memory_order_release);
+#endif
 }
 
 static inline void copy_word(uint8_t *to, const uint8_t *from)
@@ -27,7 +31,7 @@ static inline void copy_word(uint8_t *to, const uint8_t *from)
     in_turn();
 }
 
-/* to is the address of a word, so the store tears none, whatever its alignment to 16 bytes. */
+/* to is the address of a word, so the store divides none, whatever its alignment to 16 bytes. */
 static inline void copy_two_words(uint8_t *to, const uint8_t *from)
 {
     memcpy(to, from, 2 * WORD);
@@ -44,11 +48,12 @@ static inline void copy_line(uint8_t *to, const uint8_t *from)
     copy_word(to + FLAG_AT, from + FLAG_AT);
 }
 
+/* For less than a word, in which a flag may begin or end. */
 static inline void copy_bytes(uint8_t *to, const uint8_t *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        before_flag();
         to[i] = from[i];
-        in_turn();
     }
 }
 

@@ -69,12 +69,12 @@ class Poller
     std::thread thread_;
 };
 
-struct Way {
+struct Arrival {
     const char *name, *transport, *key;
     bool early; // the message arrives before its receive is posted
 };
 
-class Polled : public PluginRdma, public testing::WithParamInterface<Way>
+class Polled : public PluginRdma, public testing::WithParamInterface<Arrival>
 {
   protected:
     Folder folder;
@@ -130,11 +130,12 @@ TEST_P(Polled, NoFlagIsSeenBeforeItsData)
     pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, Polled,
-    testing::Values(Way{"tcp", "tcp", nullptr, false}, Way{"tcp_early", "tcp", nullptr, true},
-                    Way{"tcp_with_a_key", "tcp", "0123456789abcdef0123456789abcdef", false},
-                    Way{"rdma_two_sided", "rdma", nullptr, false}),
-    [](const testing::TestParamInfo<Way> &i) { return i.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kinds, Polled,
+                         testing::Values(Arrival{"tcp", "tcp", nullptr, false},
+                                         Arrival{"tcp_early", "tcp", nullptr, true},
+                                         Arrival{"tcp_with_a_key", "tcp",
+                                                 "0123456789abcdef0123456789abcdef", false},
+                                         Arrival{"rdma_two_sided", "rdma", nullptr, false}),
+                         [](const testing::TestParamInfo<Arrival> &i) { return i.param.name; });
 
 } // namespace

@@ -53,13 +53,14 @@ void lay_out(Shared<Stage> &s, uint32_t n)
         memcpy(more->data, from + at, std::min<uint32_t>(SHORT_MORE_BYTES, n - at));
 }
 
-// The number of words of the message that are there; EXPECTs that none is torn.
+// The number of words of the message that are there; EXPECTs that none is there in part.
 size_t new_words(Shared<Stage> &s, uint32_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n / sizeof(Half); i++) {
         bool data = s->buffer[i].data == new_data(i), flag = s->buffer[i].flag != 0;
-        EXPECT_EQ(data, flag) << "word " << i << " of a message of " << n << " bytes is torn";
+        EXPECT_EQ(data, flag) << "word " << i << " of a message of " << n
+                              << " bytes is there in part";
         count += flag;
     }
     return count;

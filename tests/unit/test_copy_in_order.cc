@@ -52,7 +52,7 @@ TEST(CopyInOrder, CopiesAllBytesAndNoOthers)
         }
 }
 
-// Of a word that the copy covers, all bytes or none.
+// True if only some bytes of a word are there that the copy covers.
 bool tears_a_word(size_t at, size_t seen, size_t n)
 {
     size_t word = (at + seen) / kWord * kWord;
