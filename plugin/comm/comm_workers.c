@@ -50,8 +50,9 @@ enum { ANSWERS, TRIES, WORKERS };
 static struct worker workers[WORKERS] = {
     [ANSWERS] = {.name = "pvn-answer",
                  .run = run_answering,
-                 .does = "answers a peer that connects again while its comm is not called, and the "
-                         "statistics of such a comm stand still"},
+                 .does =
+                     "answers a peer that connects again while its comm is not called, or returns "
+                     "comms to better lanes, and the statistics of such a comm stand still"},
     [TRIES] = {.name = "pvn-failback", .run = run_trying, .does = "returns comms to better lanes"}};
 static void *library; /* keeps the code of the threads mapped */
 

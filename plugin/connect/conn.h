@@ -234,7 +234,8 @@ void pvn_conn_answer(struct pvn_conn *c, uint32_t open);
  * expect, which check it themselves.
  */
 int pvn_conn_path(struct pvn_conn *c, struct pvn_err *err);
-/* True if an ASK was sent, and the peer's kernel has acknowledged all that was sent. */
+/* True if an ASK was sent, and the peer's kernel has acknowledged all that was sent. False for a
+ * device of several ports, whose lanes may take another route than the control connection. */
 bool pvn_conn_answers(const struct pvn_conn *c);
 
 /* True if expect would find a frame or a part of one, an error, or the peer's end of stream. */

@@ -194,7 +194,8 @@ int pvn_conn_path(struct pvn_conn *c, struct pvn_err *err)
 
 bool pvn_conn_answers(const struct pvn_conn *c)
 {
-    return (c->queried || c->answered) && !c->ctrl.eof && pvn_path_answers(c->ctrl.fd);
+    return c->cfg.nports == 1 && (c->queried || c->answered) && !c->ctrl.eof &&
+           pvn_path_answers(c->ctrl.fd);
 }
 
 bool pvn_conn_has_input(const struct pvn_conn *c)

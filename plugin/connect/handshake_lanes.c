@@ -230,7 +230,7 @@ static int arrange(struct pvn_conn *c, const int *own, int pairs)
         c->lane[k]->idx = k;
         c->lane_arg[k] = own[k];
         old[own[k]] = NULL;
-        kept_better |= !c->lane[k]->ops->is_fallback;
+        kept_better |= !c->lane[k]->ops->is_fallback && c->cfg.nports == 1;
     }
     for (i = 0; i < PVN_MAX_LANES; i++)
         if (old[i]) {
@@ -484,7 +484,7 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
         pvn_err_set(&err, -ETIMEDOUT, "%s not done in time (%s)",
                     bind ? "connecting the lane" : "first round trip over the lane", knob);
         pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-        /* The control connection, which works, goes the same way as a lane over TCP. */
+        /* A device's only lane over TCP goes to the socket of the control connection, which works. */
         pvn_err_set_hint(&err,
                          pvn_hint_id_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY,
                                           c->lane[k]->ops->is_fallback ? PVN_PAST_ANSWERS

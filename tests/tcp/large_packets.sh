@@ -70,8 +70,8 @@ all_are_lost() {
     grep -q 'its machine stopped' "$log" && ! grep -q 'machine answers' "$log"
 }
 lose_all() { ip -n "$r" link set r2 down; }
-# The second host's own link takes no large packets. The kernel ends the connection by itself, long before anything
-# is asked on the control connection.
+# The second host's own link takes no large packets. The kernel ends the connection by itself, long before an ASK
+# goes out on the control connection.
 own_link() {
     ip -n "$a" link add w0 type veth peer name w0 netns "$b" && ip -n "$a" link set w0 mtu 9000 gso_max_segs 1 up &&
         ip -n "$b" link set w0 mtu 1500 up && ip -n "$a" addr add 10.9.3.1/24 dev w0 &&
