@@ -134,9 +134,11 @@ static struct pvn_boot_newcomer *free_place(struct pvn_boot_accept *a)
 static int take_newcomer(struct pvn_boot_accept *a)
 {
     int fd = accept4(a->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), rc = fd < 0 ? -errno : 0;
-    bool no_files = rc == -EMFILE || rc == -ENFILE;
+    bool no_files = rc == -EMFILE;
     struct pvn_boot_newcomer *n = free_place(a);
 
+    if (rc == -ENFILE)
+        poll(NULL, 0, 50); /* other processes have all of the system's, which passes */
     if (rc && !no_files)
         return 0; /* it has closed its connection again, for example */
     /* Without a descriptor the connection stays in the queue until the next pass. */
@@ -245,8 +247,6 @@ const char *pvn_boot_accept_why(int rc, char *out, size_t len)
     if (rc == -EMFILE)
         snprintf(out, len, "%s: this process may open %llu: raise that (`ulimit -n`)",
                  strerror(-rc), (unsigned long long)files.rlim_cur);
-    else if (rc == -ENFILE)
-        snprintf(out, len, "%s: raise `sysctl fs.file-max`", strerror(-rc));
     else
         snprintf(out, len, "%s", strerror(-rc));
     return out;

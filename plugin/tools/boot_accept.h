@@ -58,7 +58,7 @@ void pvn_boot_peer(int fd, bool port, char *out, size_t len);
 
 /* Initialises *a. lfd and the fields above `dropped` must be set before. */
 void pvn_boot_accept_init(struct pvn_boot_accept *a);
-/* Waits at most `seconds` for events and handles them. 0 or a negative errno: -EMFILE or -ENFILE if
+/* Waits at most `seconds` for events and handles them. 0 or a negative errno: -EMFILE if
  * there is no descriptor for a connection, and no newcomer to close for it. */
 int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds);
 /* Writes the reason for such an error, and what to do. Returns out. */
