@@ -215,6 +215,14 @@ static int read_ports(struct pvn_topo_reader *r, const char *dir, struct pvn_top
     return rc;
 }
 
+/* True for functions of one card. A device with several ports may have one for each. */
+static bool same_card(const struct pvn_topo *t, int a, int b)
+{
+    const struct pvn_topo_pci *p = &t->pci[a], *q = &t->pci[b];
+
+    return p->domain == q->domain && p->bus == q->bus && p->dev == q->dev;
+}
+
 /* The interface that shares the port's wire: the one that the kernel names beside the GIDs, else
  * the one of the same function and port number, or the parent of a Soft-RoCE device. */
 static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
@@ -230,7 +238,8 @@ static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
          * function. In a container the name may be of an interface of the host, and the container
          * may have another one of that name. PVRDMA's is in pvn_topo_pair_pvrdma. */
         if (found >= 0 && t->nets[found].pci >= 0 &&
-            (dev->kind == PVN_TOPO_RDMA_SOFT || t->nets[found].pci == dev->pci))
+            (dev->kind == PVN_TOPO_RDMA_SOFT || t->nets[found].pci == dev->pci ||
+             (dev->nports > 1 && same_card(t, t->nets[found].pci, dev->pci))))
             return found;
     }
     if (dev->kind == PVN_TOPO_RDMA_SOFT) {
