@@ -20,7 +20,8 @@ static ncclResult_t getProperties_v5(int dev, ncclNetProperties_v5_t *p)
     p->name = (char *)d->name;
     p->pciPath = abi_pci_path(d);
     p->guid = d->guid;
-    p->ptrSupport = abi_ptr_support_unforced(d) & (NCCL_PTR_HOST | NCCL_PTR_CUDA); /* dma-buf came with v6 */
+    p->ptrSupport =
+        abi_ptr_support_unforced(d) & (NCCL_PTR_HOST | NCCL_PTR_CUDA); /* dma-buf came with v6 */
     p->speed = d->speed_mbps;
     p->port = d->port;
     p->latency = d->latency_us;

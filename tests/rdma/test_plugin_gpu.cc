@@ -33,8 +33,8 @@ TEST_F(PluginGpu, EveryVersionSaysWhatWasProved)
     });
 }
 
-// Up to v8 the interface has no forceFlush, and NCCL flushes the memory of such a GPU only if it is
-// told to.
+// Up to v8 the interface has no forceFlush, and NCCL flushes the memory of such a GPU only on
+// demand.
 TEST_F(PluginGpu, OldVersionsGetNoMemoryThatTheyWouldNotFlush)
 {
     gpu(9, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_NONE);
