@@ -44,6 +44,22 @@ class Machine : public ::testing::Test
     }
 };
 
+// The cpus of a document with what is below them, as "cpu 0: gpu eth0 cpu 1: gpu".
+std::string places(const std::string &xml)
+{
+    std::string all;
+    for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
+        char name[32];
+        if (sscanf(xml.c_str() + at, "<cpu numaid=\"%31[^\"]", name) == 1)
+            all += std::string(all.empty() ? "" : " ") + "cpu " + name + ":";
+        else if (sscanf(xml.c_str() + at, "<net name=\"%31[^\"]", name) == 1)
+            all += std::string(" ") + name;
+        else if (xml.compare(at, 5, "<gpu ") == 0)
+            all += " gpu";
+    }
+    return all;
+}
+
 bool has(const std::string &text, const std::string &part)
 {
     return text.find(part) != std::string::npos;
@@ -91,6 +107,41 @@ TEST_F(Machine, IntelsAdaptersHaveDmabuf)
     std::string text = out("why GPU0 irdma0");
     EXPECT_TRUE(has(text, "driver ice has dma-buf")) << text;
     EXPECT_FALSE(has(text, "the NIC's driver has none")) << text;
+}
+
+// A rank puts an interface without a PCI path on the NUMA node of its own GPU, so NCCL counts it once for each such
+// node. It stays one interface, at the first of its places.
+TEST_F(Machine, AnInterfaceWithoutAPathIsBelowEachNodeWithGpus)
+{
+    for (int i = 0; i < 4; i++) {
+        std::string n = std::to_string(i + 1);
+        t.pci("LNXSYSTM:00/VMBUS:00/gpu-" + n + "/pci000" + n + ":00", "000" + n + ":00:00.0",
+              Pci::gpu().with_numa(i < 2 ? "0" : "1"));
+    }
+    for (std::string n : {"0", "1"})
+        t.net("eth" + n, "LNXSYSTM:00/VMBUS:00/nic-" + n,
+              {{"speed", "50000"}, {"address", "02:00:00:00:00:0" + n}});
+    t.cpus("AuthenticAMD", 25, 17, true);
+    t.numa(0, "0f", "0-3", "10 21");
+    t.numa(1, "f0", "4-7", "21 10");
+    t.module("nvidia");
+    t.lists();
+    EXPECT_EQ("cpu 0: gpu eth0 eth1 gpu cpu 1: gpu eth0 eth1 gpu", places(out("--xml-full dump")));
+    std::string text = out("pairs");
+    for (const char *part :
+         {"GPU1 0002:00:00.0", "NCCL eth0 (PHB), eth1 (PHB)", "NCCL eth0 (SYS), eth1 (SYS)",
+          "2 NICs are equal (NCCL counts 4: one without a PCI path once for each NUMA node with "
+          "GPUs), and NCCL goes round them by the number of the GPU, far apart first: GPU3 starts "
+          "with the 1st of them",
+          "Fused when the plugin offers it: eth0+eth1 ("})
+        EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+    EXPECT_FALSE(has(out("matrix"), "#2")) << "listed twice";
+    EXPECT_TRUE(has(out("diff m.tar m.tar"), "no difference"));
+    // The cpus of a file are the first that every rank knows.
+    std::ofstream(dir.path + "/one.xml") << "<system version=\"1\"><cpu numaid=\"1\"/></system>\n";
+    text = out("--topo-file one.xml pairs");
+    EXPECT_TRUE(has(text, "NCCL eth1 (PHB)")) << "node 1: " << text;
+    EXPECT_FALSE(has(text, "NCCL counts")) << text;
 }
 
 } // namespace

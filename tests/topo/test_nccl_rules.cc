@@ -469,6 +469,29 @@ TEST(Choice, WithoutAPowerOfTwoThereIsNoReversal)
         EXPECT_EQ(expected[g], m.pick(g)) << g;
 }
 
+// NCCL's dump for two interfaces without a PCI path and GPUs on two NUMA nodes. NCCL finds four networks in it, so that
+// each GPU of the first node has two of them.
+TEST(Choice, ANetBelowTwoCpusHasTwoTurns)
+{
+    const char nics[] = "<nic><net name=\"eth0\" dev=\"0\" speed=\"50000\"/>"
+                        "<net name=\"eth1\" dev=\"1\" speed=\"50000\"/></nic>";
+    NcclFile m(sys(cpu(0, gpu("0001:00:00.0", 0) + nics + gpu("0002:00:00.0", 1)) +
+                   cpu(1, gpu("0003:00:00.0", 2) + nics + gpu("0004:00:00.0", 3))));
+    ASSERT_EQ(2, m.tree->n_nets);
+    EXPECT_EQ((std::vector<int>{0, 1, 0, 1}),
+              std::vector<int>(m.tree->turns, m.tree->turns + m.tree->n_turns));
+    EXPECT_EQ(2, m.count(PVN_TOPO_NN_NET));
+    for (int g = 0; g < 4; g++) {
+        EXPECT_EQ(g < 2 ? "PHB" : "SYS", m.type(g, 0)) << g;
+        EXPECT_EQ("eth0", m.pick(g, 0)) << g;
+        EXPECT_EQ("eth1", m.pick(g, 1)) << g;
+        EXPECT_EQ("eth0", m.pick(g, 2)) << g;
+    }
+    // Two nets of one name below one cpu are two nets.
+    const char twice[] = "<nic><net name=\"a\" dev=\"0\"/><net name=\"a\" dev=\"0\"/></nic>";
+    EXPECT_EQ(2, NcclFile(sys(cpu(0, gpu("0001:00:00.0", 0) + twice))).tree->n_nets);
+}
+
 TEST(Choice, BandwidthComesBeforeNearness)
 {
     NcclFile m(sys(cpu(

@@ -413,15 +413,37 @@ static int set_net_attrs(struct detect *d, struct pvn_topo_ndoc_node *net, int d
     return gdr >= 0 ? pvn_topo_ndoc_set_if_unset(net, "gdr", number) : 0;
 }
 
+static int put_net(struct detect *d, struct pvn_topo_ndoc_node *above, int dev)
+{
+    const char *name = d->in->nics->list[dev].name;
+    struct pvn_topo_ndoc_node *sub = pvn_topo_ndoc_sub(above, "nic"), *net;
+    if (!sub) {
+        if (!(sub = pvn_topo_ndoc_add(d->doc, above, "nic")))
+            return -ENOMEM;
+        sub->added = d->in->file;
+    }
+    if (pvn_topo_ndoc_sub_kv(sub, "net", "name", name))
+        return 0;
+    net = pvn_topo_ndoc_add(d->doc, sub, "net");
+    if (!net || pvn_topo_ndoc_set(net, "name", name) < 0)
+        return -ENOMEM;
+    net->added = d->in->file;
+    return set_net_attrs(d, net, dev);
+}
+
+static bool has_path(const struct pvn_topo_nic *nic)
+{
+    return nic->pci >= 0 && nic->pci_path;
+}
+
 static int add_net(struct detect *d, int dev)
 {
     const struct pvn_topo_nic *nic = &d->in->nics->list[dev];
     /* The name is the key: NCCL uses a net of that name where it is in the file. */
-    struct pvn_topo_ndoc_node *net = pvn_topo_ndoc_find(d->doc, "net", "name", nic->name), *above,
-                              *sub;
+    struct pvn_topo_ndoc_node *net = pvn_topo_ndoc_find(d->doc, "net", "name", nic->name), *above;
     if (net)
         return set_net_attrs(d, net, dev);
-    if (nic->pci >= 0 && nic->pci_path) {
+    if (has_path(nic)) {
         above = pci_node(d, nic->pci, 0);
         if (!above || pvn_topo_ndoc_set_if_unset(above, "class", "0x02") < 0)
             return -ENOMEM;
@@ -430,17 +452,26 @@ static int add_net(struct detect *d, int dev)
         if (!above && !(above = cpu_node(d, "0")))
             return -ENOMEM;
     }
-    sub = pvn_topo_ndoc_sub(above, "nic");
-    if (!sub) {
-        if (!(sub = pvn_topo_ndoc_add(d->doc, above, "nic")))
+    return put_net(d, above, dev);
+}
+
+/* Adds the nets without a path again, below the cpu of a later rank's GPU. NCCL puts them on the
+ * first cpu of each rank's own document, which is that one, and the fusion of the documents
+ * compares nets only below the same cpu (xml.cc xmlTopoFuseXmlRecursive). A file's cpus come first
+ * in every rank's document, and so do its nets. */
+static int repeat_nets(struct detect *d, int gpu)
+{
+    const char *busid = d->topo->pci[d->topo->gpus[gpu].pci].bdf;
+    struct pvn_topo_ndoc_node *cpu = pvn_topo_ndoc_find(d->doc, "pci", "busid", busid);
+    while (cpu && !pvn_topo_ndoc_is(cpu, "cpu"))
+        cpu = cpu->parent;
+    for (int i = 0; cpu && i < d->in->nics->n; i++) {
+        const struct pvn_topo_nic *nic = &d->in->nics->list[i];
+        bool in_file = d->in->file && pvn_topo_ndoc_find(d->in->file, "net", "name", nic->name);
+        if (!has_path(nic) && !in_file && put_net(d, cpu, i) < 0)
             return -ENOMEM;
-        sub->added = d->in->file;
     }
-    net = pvn_topo_ndoc_add(d->doc, sub, "net");
-    if (!net || pvn_topo_ndoc_set(net, "name", nic->name) < 0)
-        return -ENOMEM;
-    net->added = d->in->file;
-    return set_net_attrs(d, net, dev);
+    return 0;
 }
 
 /* Removes nodes that the job does not use, switches and cpus included. GPUs and nets that only the
@@ -486,15 +517,16 @@ int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc
         if (!d.system || pvn_topo_ndoc_set(d.system, "version", d.doc->rccl ? "2" : "1") < 0)
             goto no_memory;
     }
-    /* Rank 0's GPU is first, then all nets. The other ranks' GPUs are fused in after them. */
+    /* Rank 0's GPU is first, then all nets. The other ranks' documents are fused in after them. */
     if (n_gpus > 0 && add_gpu(&d, gpus[0], 0) < 0)
         goto no_memory;
     for (int i = 0; i < in->nics->n; i++)
         if (add_net(&d, i) < 0)
             goto no_memory;
     d.sorted = false;
+    bool cpu_in_file = in->file && pvn_topo_ndoc_find(in->file, "cpu", NULL, NULL);
     for (int i = 1; i < n_gpus; i++)
-        if (add_gpu(&d, gpus[i], i) < 0)
+        if (add_gpu(&d, gpus[i], i) < 0 || (!cpu_in_file && repeat_nets(&d, gpus[i]) < 0))
             goto no_memory;
     trim(d.system, 0);
     free(gpus);

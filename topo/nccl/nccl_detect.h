@@ -26,8 +26,9 @@ struct pvn_topo_ndetect {
 /* Makes the document of a job with one rank on every GPU, ranks in bus-id order, that uses every
  * device of the plugin. NCCL takes two values of a GPU from NVML; here they come from sysfs. A
  * GPU's number is its position in bus-id order. Its link has the maximum speed, because a job wakes
- * an idle link, and the present width. Returns 0 and *doc (free with pvn_topo_ndoc_free), -ENOMEM,
- * or -EINVAL with a sentence in why. */
+ * an idle link, and the present width. A net without a PCI path is below the NUMA node of each
+ * rank's GPU, unless the file has NUMA nodes. Returns 0 and *doc (free with pvn_topo_ndoc_free),
+ * -ENOMEM, or -EINVAL with a sentence in why. */
 int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc **doc, char *why,
                          size_t why_len);
 

@@ -178,13 +178,46 @@ static uint64_t pci_ids(const struct pvn_topo_ndoc_node *pci)
            (uint64_t)pvn_topo_ndoc_get_int(pci, "subsystem_device", 0);
 }
 
+/* Finds the net of that name and number that the NIC already has from another cpu: its node, or -1.
+ * A tree with more nets than NCCL holds is refused at the end, so nothing is looked up in it. */
+static int other_copy(const struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc_node *xml)
+{
+    const char *name = pvn_topo_ndoc_get(xml, "name");
+    int dev = (int)pvn_topo_ndoc_get_int(xml, "dev", 0);
+    for (int i = 0; name && t->n_turns <= MAX_OF_A_KIND && i < t->n_turns; i++) {
+        const struct pvn_topo_nnode *net = &t->nodes[t->turns[i]];
+        if (net->up == nic && net->doc->parent != xml->parent && net->net.dev == dev &&
+            strcmp(net->net.name, name) == 0)
+            return t->turns[i];
+    }
+    return -1;
+}
+
+static int add_turn(struct pvn_topo_ntree *t, int net)
+{
+    if ((t->n_turns & (t->n_turns - 1)) == 0) {
+        size_t room = t->n_turns ? 2 * (size_t)t->n_turns : 1;
+        int *more = realloc(t->turns, room * sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        t->turns = more;
+    }
+    t->turns[t->n_turns++] = net;
+    return 0;
+}
+
 static int add_net(struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc_node *xml)
 {
     /* A net without a number is not in the plugin's list; gin- and rma-only devices are no networks
      * here. */
     if (!pvn_topo_ndoc_get(xml, "dev") || pvn_topo_ndoc_get_int(xml, "net", 1) == 0)
         return 0;
+    int copy = other_copy(t, nic, xml);
+    if (copy >= 0)
+        return add_turn(t, copy);
     int at = add_node(t, PVN_TOPO_NN_NET, nic, xml);
+    if (at >= 0 && add_turn(t, at) < 0)
+        return -ENOMEM;
     if (at < 0)
         return at;
     struct pvn_topo_nnode *net = &t->nodes[at];
@@ -555,6 +588,17 @@ static int *list_kind(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind k
     return list;
 }
 
+/* Makes the nodes in turns indices into nets. */
+static void number_turns(struct pvn_topo_ntree *t)
+{
+    for (int i = 0; i < t->n_turns; i++) {
+        int net = 0;
+        while (t->nets[net] != t->turns[i])
+            net++;
+        t->turns[i] = net;
+    }
+}
+
 int pvn_topo_ngraph_build(struct pvn_topo_ntree *t, char *why, size_t why_len)
 {
     const struct pvn_topo_ndoc_node *system = pvn_topo_ndoc_find(t->doc, "system", NULL, NULL);
@@ -583,12 +627,13 @@ int pvn_topo_ngraph_build(struct pvn_topo_ntree *t, char *why, size_t why_len)
         snprintf(why, why_len, "out of memory");
         return -ENOMEM;
     }
-    if (t->n_gpus > MAX_GPUS || t->n_nets > MAX_OF_A_KIND || t->n_cpus > MAX_OF_A_KIND) {
+    if (t->n_gpus > MAX_GPUS || t->n_turns > MAX_OF_A_KIND || t->n_cpus > MAX_OF_A_KIND) {
         snprintf(why, why_len,
                  "%d GPUs, %d networks, %d NUMA nodes: NCCL holds %d of each (from 2.28 on more "
                  "networks, up to %d)",
-                 t->n_gpus, t->n_nets, t->n_cpus, MAX_GPUS, MAX_OF_A_KIND);
+                 t->n_gpus, t->n_turns, t->n_cpus, MAX_GPUS, MAX_OF_A_KIND);
         return -EINVAL;
     }
+    number_turns(t);
     return 0;
 }

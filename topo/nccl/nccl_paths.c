@@ -175,34 +175,36 @@ int pvn_topo_ntree_gpu_local_cpu(const struct pvn_topo_ntree *t, int gpu)
 }
 
 /* Lists the local nodes: those with the highest bandwidth and, among equals, the best type (topo.cc
- * ncclTopoGetLocal). */
-static int local(int n, struct pvn_topo_nroute *(*at)(const struct pvn_topo_ntree *, int, int),
+ * ncclTopoGetLocal). of: the indices of the n nodes, or NULL for 0 to n - 1. */
+static int local(const int *of, int n,
+                 struct pvn_topo_nroute *(*at)(const struct pvn_topo_ntree *, int, int),
                  const struct pvn_topo_ntree *t, int self, int *list)
 {
     int count = 0;
     float best_bw = 0;
     enum pvn_topo_npath best_type = PVN_TOPO_NPATH_DIS;
     for (int i = 0; i < n; i++) {
-        const struct pvn_topo_nroute *r = at(t, self, i);
+        int node = of ? of[i] : i;
+        const struct pvn_topo_nroute *r = at(t, self, node);
         if (r->bw > best_bw || (r->bw == best_bw && r->type < best_type)) {
             best_bw = r->bw;
             best_type = r->type;
             count = 0;
         }
         if (r->bw == best_bw && r->type == best_type)
-            list[count++] = i;
+            list[count++] = node;
     }
     return count;
 }
 
 int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *t, int gpu, int *list)
 {
-    return local(t->n_nets, forward, t, gpu, list);
+    return local(t->turns, t->n_turns, forward, t, gpu, list);
 }
 
 int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *t, int net, int *list)
 {
-    return local(t->n_gpus, backward, t, net, list);
+    return local(NULL, t->n_gpus, backward, t, net, list);
 }
 
 static int mirror_bits(int value, int size)
@@ -216,7 +218,7 @@ static int mirror_bits(int value, int size)
 
 int pvn_topo_ntree_pick(const struct pvn_topo_ntree *t, int gpu, int channel)
 {
-    int most = t->n_nets > t->n_gpus ? t->n_nets : t->n_gpus;
+    int most = t->n_turns > t->n_gpus ? t->n_turns : t->n_gpus;
     int *nets = calloc(2 * (size_t)most + 1, sizeof(*nets)), *gpus = nets + most;
     int picked = -1;
     if (!nets)
@@ -342,7 +344,7 @@ static bool use_detour(struct pvn_topo_ntree *t, int gpu, int net)
 
 static int decide_routes(struct pvn_topo_ntree *t)
 {
-    int most = t->n_nets > t->n_gpus ? t->n_nets : t->n_gpus;
+    int most = t->n_turns > t->n_gpus ? t->n_turns : t->n_gpus;
     int *list = calloc((size_t)most + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
@@ -419,6 +421,7 @@ void pvn_topo_ntree_free(struct pvn_topo_ntree *tree)
     free(tree->nodes);
     free(tree->gpus);
     free(tree->nets);
+    free(tree->turns);
     free(tree->cpus);
     free(tree->paths);
     free(tree->routes);

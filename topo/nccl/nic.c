@@ -48,7 +48,8 @@ static void set_path(const struct pvn_topo *topo, struct pvn_topo_nic *nic)
 {
     if (nic->pci < 0) {
         snprintf(nic->path_note, sizeof(nic->path_note),
-                 "%s is not a PCI device: NCCL attaches it to the first NUMA node it knows",
+                 "%s is not a PCI device: NCCL attaches it to the first NUMA node it knows, and "
+                 "counts it again for each further one with GPUs",
                  nic->name);
         return;
     }
@@ -58,7 +59,7 @@ static void set_path(const struct pvn_topo *topo, struct pvn_topo_nic *nic)
         snprintf(
             nic->path_note, sizeof(nic->path_note),
             "the sysfs path of %s cannot be resolved: NCCL attaches %s to the first NUMA node it "
-            "knows",
+            "knows, and counts it again for each further one with GPUs",
             pci->bdf, nic->name);
     else if (pci->domain > 0xffff)
         snprintf(

@@ -10,6 +10,14 @@
 #include "topo/nccl/nccl_graph.h"
 #include "topo/nccl/pair_priv.h"
 
+static bool is_in(const int *list, int n, int net)
+{
+    int i = 0;
+    while (i < n && list[i] != net)
+        i++;
+    return i < n;
+}
+
 /* Explains NCCL's choice. The order matters: bandwidth, type, index rule. */
 static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, const int *locals,
                          int n_locals)
@@ -39,18 +47,28 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
             break;
         }
     }
-    if (n_locals == 1) {
+    int n_nics = 0, place = 0;
+    for (int i = 0; i < n_locals; i++) {
+        if (is_in(locals, i, locals[i]))
+            continue;
+        if (locals[i] == pair->nccl[0])
+            place = n_nics;
+        n_nics++;
+    }
+    if (n_nics == 1) {
         pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; no other NIC equals it");
         return;
     }
-    int place = 0;
-    while (place < n_locals && locals[place] != pair->nccl[0])
-        place++;
+    pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; %d NICs are equal", n_nics);
+    if (n_locals > n_nics)
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY,
+                        " (NCCL counts %d: one without a PCI path once for each NUMA node with "
+                        "GPUs)",
+                        n_locals);
     pvn_topo_append(
         why, PVN_TOPO_PAIR_WHY,
-        "; %d NICs are equal, and NCCL goes round them by the number of the GPU%s: GPU%d starts "
-        "with the %d%s of them",
-        n_locals, n_locals > 2 && (n_locals & (n_locals - 1)) == 0 ? ", far apart first" : "",
+        ", and NCCL goes round them by the number of the GPU%s: GPU%d starts with the %d%s of them",
+        n_locals > 2 && (n_locals & (n_locals - 1)) == 0 ? ", far apart first" : "",
         gpu_node(p, pair->gpu)->gpu.dev, place + 1,
         place == 0   ? "st"
         : place == 1 ? "nd"
@@ -61,7 +79,7 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
 static int choose_nccl(struct pvn_topo_pairs *p)
 {
     const struct pvn_topo_ntree *t = p->tree;
-    int *locals = calloc((size_t)t->n_nets + 1, sizeof(*locals));
+    int *locals = calloc((size_t)t->n_turns + 1, sizeof(*locals));
     if (!locals)
         return -ENOMEM;
     for (int g = 0; g < t->n_gpus; g++) {
@@ -71,7 +89,7 @@ static int choose_nccl(struct pvn_topo_pairs *p)
             int net = pvn_topo_ntree_pick(t, g, c);
             if (net < 0 || (c > 0 && net == pair->nccl[0]))
                 break;
-            if (pair->n_nccl < PVN_TOPO_PAIR_NETS)
+            if (pair->n_nccl < PVN_TOPO_PAIR_NETS && !is_in(pair->nccl, pair->n_nccl, net))
                 pair->nccl[pair->n_nccl++] = net;
         }
         explain_nccl(p, pair, locals, n_locals);

@@ -26,9 +26,9 @@ extern "C" {
 
 struct pvn_topo_pair {
     int gpu; /* index into tree->gpus */
-    /* The nets that NCCL takes on channel 0, 1, ... until the sequence repeats: indices into
-     * tree->nets. NCCL's search for rings and trees starts from these and leaves them only for lack
-     * of bandwidth. */
+    /* The nets that NCCL takes on channel 0, 1, ... until the sequence repeats, each once: indices
+     * into tree->nets. NCCL's search for rings and trees starts from these and leaves them only for
+     * lack of bandwidth. */
     int nccl[PVN_TOPO_PAIR_NETS];
     int n_nccl;
     char nccl_why[PVN_TOPO_PAIR_WHY];

@@ -198,6 +198,19 @@ static void compare_links(struct diff *d, const char *key, const struct pvn_topo
     }
 }
 
+/* True for a net that the document has before: NCCL lists one without a PCI path below each NUMA
+ * node with GPUs, and the first of these is its place. */
+static bool is_copy(const struct pvn_topo_ndoc *doc, int at, const char *key)
+{
+    char other[320];
+    for (int i = 0; pvn_topo_ndoc_is(doc->nodes[at], "net") && i < at; i++) {
+        key_of(doc->nodes[i], other, sizeof(other));
+        if (strcmp(other, key) == 0 && attached(doc->nodes[i]))
+            return true;
+    }
+    return false;
+}
+
 static void compare_docs(struct diff *d)
 {
     const struct pvn_topo_ndoc *a = d->a->tool.tree->doc, *b = d->b->tool.tree->doc;
@@ -205,7 +218,7 @@ static void compare_docs(struct diff *d)
     for (int i = 0; i < a->n_nodes; i++) {
         const struct pvn_topo_ndoc_node *mine = a->nodes[i];
         key_of(mine, key, sizeof(key));
-        if (key[0] == '\0' || !attached(mine))
+        if (key[0] == '\0' || !attached(mine) || is_copy(a, i, key))
             continue;
         const struct pvn_topo_ndoc_node *theirs = find_by_key(b, key);
         place_of(mine, place_a, sizeof(place_a));
@@ -225,7 +238,7 @@ static void compare_docs(struct diff *d)
     }
     for (int i = 0; i < b->n_nodes; i++) {
         key_of(b->nodes[i], key, sizeof(key));
-        if (key[0] == '\0' || !attached(b->nodes[i]))
+        if (key[0] == '\0' || !attached(b->nodes[i]) || is_copy(b, i, key))
             continue;
         const struct pvn_topo_ndoc_node *mine = find_by_key(a, key);
         if (!mine || !attached(mine)) {
