@@ -230,7 +230,7 @@ static int arrange(struct pvn_conn *c, const int *own, int pairs)
         c->lane[k]->idx = k;
         c->lane_arg[k] = own[k];
         old[own[k]] = NULL;
-        kept_better |= !c->lane[k]->ops->is_fallback && c->cfg.nports == 1;
+        kept_better |= !c->lane[k]->ops->is_fallback;
     }
     for (i = 0; i < PVN_MAX_LANES; i++)
         if (old[i]) {
@@ -478,6 +478,7 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
         return 1;
     for (k = 0; k < c->nlanes; k++) {
         struct pvn_err err = PVN_ERR_INIT;
+        enum pvn_past past;
 
         if ((done | c->dropped) >> k & 1 || (!bind && waits_for_ready(c, c->lane[k], waited)))
             continue;
@@ -485,10 +486,9 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
                     bind ? "connecting the lane" : "first round trip over the lane", knob);
         pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
         /* A device's only lane over TCP goes to the socket of the control connection, which works. */
-        pvn_err_set_hint(&err,
-                         pvn_hint_id_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY,
-                                          c->lane[k]->ops->is_fallback ? PVN_PAST_ANSWERS
-                                                                       : PVN_PAST_NEVER_WORKED));
+        past = c->lane[k]->ops->is_fallback && c->cfg.nports == 1 ? PVN_PAST_ANSWERS
+                                                                  : PVN_PAST_NEVER_WORKED;
+        pvn_err_set_hint(&err, pvn_hint_id_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY, past));
         rc = drop_lane(c, k, &err);
         if (rc)
             return rc;
