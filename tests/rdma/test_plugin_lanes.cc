@@ -197,4 +197,17 @@ TEST_F(PluginRdma, ADeadPortOfTwoIsLeftOut)
     EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
 }
 
+// The second port has no partner. The comm keeps the first one, and that is no reason for a warning.
+TEST_F(PluginRdma, APortWithoutAPartnerLeavesTheOthers)
+{
+    adapters("roce", "set devices 3");
+    Net n(12);
+    const int both = joined(n, 2);
+    Log::get().clear();
+    Route r(n, both, 2);
+    EXPECT_TRUE(r.move(1)) << Log::get().warnings();
+    EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
+    EXPECT_EQ("", Log::get().warnings());
+}
+
 } // namespace
