@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The memory of this process that a comm over RDMA takes, without the device's own queues, which
+// The memory of this process that a comm takes, over RDMA without the device's own queues, which
 // softverbs allocates. It is counted by the callers of malloc and mmap, not by time or resident
 // pages.
 #include "rdma/plugin_route.h"
@@ -15,8 +15,8 @@ namespace
 {
 
 struct Bound {
-    const char *mode;
-    size_t bytes; // per comm, in one direction
+    const char *mode; // of RDMA; "tcp": a comm over TCP
+    size_t bytes;     // per comm, in one direction
 };
 
 struct Memory : PluginRdma, testing::WithParamInterface<Bound> {
@@ -34,7 +34,8 @@ void Add(Net &n, std::vector<std::unique_ptr<Route>> &routes, int pairs)
 
 TEST_P(Memory, OfACommIsBounded)
 {
-    setenv("NCCL_PVRDMA_RDMA_MODE", GetParam().mode, 1);
+    const bool tcp = strcmp(GetParam().mode, "tcp") == 0;
+    setenv(tcp ? "NCCL_PVRDMA_TRANSPORT" : "NCCL_PVRDMA_RDMA_MODE", GetParam().mode, 1);
     adapters("pvrdma", "");
     Net n(12);
     std::vector<std::unique_ptr<Route>> routes;
@@ -55,6 +56,6 @@ TEST_P(Memory, OfACommIsBounded)
 // The two-sided mode has a buffer for each message that may arrive.
 INSTANTIATE_TEST_SUITE_P(Modes, Memory,
                          testing::Values(Bound{"record", 128 * 1024}, Bound{"imm", 128 * 1024},
-                                         Bound{"send", 1192 * 1024}));
+                                         Bound{"send", 1192 * 1024}, Bound{"tcp", 104 * 1024}));
 
 } // namespace
