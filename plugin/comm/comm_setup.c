@@ -274,6 +274,16 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     return 0;
 }
 
+/* The link to the listener in its list, or to NULL if it is not open. The caller holds the lock. */
+static struct pvn_listen **find(const struct pvn_listen *l)
+{
+    struct pvn_listen **at = bucket_of(l);
+
+    while (*at && *at != l)
+        at = &(*at)->next;
+    return at;
+}
+
 /* Counts a call in `users`, if the listener is open: it stays open until used() is called. False:
  * it is not open. */
 static bool use(struct pvn_listen *l)
@@ -283,8 +293,7 @@ static bool use(struct pvn_listen *l)
 
     if (!child)
         pthread_mutex_lock(&listens_lock);
-    for (at = *bucket_of(l); at && at != l; at = at->next)
-        ;
+    at = *find(l);
     if (at)
         at->users++;
     if (!child)
@@ -370,23 +379,24 @@ static void close_listen(struct pvn_listen *l)
     pvn_plugin_release();
 }
 
+/* Finds and unlinks it at once: the end of the process or a finalize may close it as well. */
 int pvn_comm_close_listen(struct pvn_listen *l)
 {
+    bool child = pvn_forked(), found, ours; /* as in use() */
     struct pvn_listen **at;
 
-    if (!use(l))
-        return -EINVAL;
-    used(l);
-    if (pvn_fork_in_child(l->epoch))
-        return 0;
-    pthread_mutex_lock(&listens_lock);
-    for (at = bucket_of(l); *at && *at != l; at = &(*at)->next)
-        ;
-    if (*at)
+    if (!child)
+        pthread_mutex_lock(&listens_lock);
+    at = find(l);
+    found = *at != NULL;
+    ours = found && !pvn_fork_in_child(l->epoch);
+    if (ours)
         *at = l->next;
-    pthread_mutex_unlock(&listens_lock);
-    close_listen(l);
-    return 0;
+    if (!child)
+        pthread_mutex_unlock(&listens_lock);
+    if (ours)
+        close_listen(l);
+    return found ? 0 : -EINVAL;
 }
 
 void pvn_comm_drop_listeners(const void *owner)
