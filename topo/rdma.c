@@ -215,14 +215,6 @@ static int read_ports(struct pvn_topo_reader *r, const char *dir, struct pvn_top
     return rc;
 }
 
-/* True for functions of one card. A device with several ports may have one for each. */
-static bool same_card(const struct pvn_topo *t, int a, int b)
-{
-    const struct pvn_topo_pci *p = &t->pci[a], *q = &t->pci[b];
-
-    return p->domain == q->domain && p->bus == q->bus && p->dev == q->dev;
-}
-
 /* The interface that shares the port's wire: the one that the kernel names beside the GIDs, else
  * the one of the same function and port number, or the parent of a Soft-RoCE device. */
 static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
@@ -235,11 +227,12 @@ static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
     for (int i = 0; i < port->ngids; i++) {
         found = port->gids[i].ndev[0] != '\0' ? pvn_topo_find_net(t, port->gids[i].ndev) : -1;
         /* A VLAN or bond has GIDs of its own. The port's interface is the one of the device's
-         * function. In a container the name may be of an interface of the host, and the container
+         * function, or of the port's own one of the same card. In a container the name may be of an interface of the host, and the container
          * may have another one of that name. PVRDMA's is in pvn_topo_pair_pvrdma. */
         if (found >= 0 && t->nets[found].pci >= 0 &&
             (dev->kind == PVN_TOPO_RDMA_SOFT || t->nets[found].pci == dev->pci ||
-             (dev->nports > 1 && same_card(t, t->nets[found].pci, dev->pci))))
+             (dev->nports > 1 &&
+              pvn_topo_same_slot(&t->pci[t->nets[found].pci], &t->pci[dev->pci]))))
             return found;
     }
     if (dev->kind == PVN_TOPO_RDMA_SOFT) {

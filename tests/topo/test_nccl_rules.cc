@@ -471,7 +471,7 @@ TEST(Choice, WithoutAPowerOfTwoThereIsNoReversal)
 
 // NCCL's dump for two interfaces without a PCI path and GPUs on two NUMA nodes. NCCL finds four networks in it, so that
 // each GPU of the first node has two of them.
-TEST(Choice, ANetBelowTwoCpusHasTwoTurns)
+TEST(Choice, ANetBelowTwoCpusIsListedTwice)
 {
     const char nics[] = "<nic><net name=\"eth0\" dev=\"0\" speed=\"50000\"/>"
                         "<net name=\"eth1\" dev=\"1\" speed=\"50000\"/></nic>";
@@ -479,7 +479,7 @@ TEST(Choice, ANetBelowTwoCpusHasTwoTurns)
                    cpu(1, gpu("0003:00:00.0", 2) + nics + gpu("0004:00:00.0", 3))));
     ASSERT_EQ(2, m.tree->n_nets);
     EXPECT_EQ((std::vector<int>{0, 1, 0, 1}),
-              std::vector<int>(m.tree->turns, m.tree->turns + m.tree->n_turns));
+              std::vector<int>(m.tree->net_list, m.tree->net_list + m.tree->n_net_list));
     EXPECT_EQ(2, m.count(PVN_TOPO_NN_NET));
     for (int g = 0; g < 4; g++) {
         EXPECT_EQ(g < 2 ? "PHB" : "SYS", m.type(g, 0)) << g;

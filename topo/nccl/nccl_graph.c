@@ -184,25 +184,25 @@ static int other_copy(const struct pvn_topo_ntree *t, int nic, const struct pvn_
 {
     const char *name = pvn_topo_ndoc_get(xml, "name");
     int dev = (int)pvn_topo_ndoc_get_int(xml, "dev", 0);
-    for (int i = 0; name && t->n_turns <= MAX_OF_A_KIND && i < t->n_turns; i++) {
-        const struct pvn_topo_nnode *net = &t->nodes[t->turns[i]];
+    for (int i = 0; name && t->n_net_list <= MAX_OF_A_KIND && i < t->n_net_list; i++) {
+        const struct pvn_topo_nnode *net = &t->nodes[t->net_list[i]];
         if (net->up == nic && net->doc->parent != xml->parent && net->net.dev == dev &&
             strcmp(net->net.name, name) == 0)
-            return t->turns[i];
+            return t->net_list[i];
     }
     return -1;
 }
 
-static int add_turn(struct pvn_topo_ntree *t, int net)
+static int list_net(struct pvn_topo_ntree *t, int net)
 {
-    if ((t->n_turns & (t->n_turns - 1)) == 0) {
-        size_t room = t->n_turns ? 2 * (size_t)t->n_turns : 1;
-        int *more = realloc(t->turns, room * sizeof(*more));
+    if ((t->n_net_list & (t->n_net_list - 1)) == 0) {
+        size_t room = t->n_net_list ? 2 * (size_t)t->n_net_list : 1;
+        int *more = realloc(t->net_list, room * sizeof(*more));
         if (!more)
             return -ENOMEM;
-        t->turns = more;
+        t->net_list = more;
     }
-    t->turns[t->n_turns++] = net;
+    t->net_list[t->n_net_list++] = net;
     return 0;
 }
 
@@ -214,9 +214,9 @@ static int add_net(struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc
         return 0;
     int copy = other_copy(t, nic, xml);
     if (copy >= 0)
-        return add_turn(t, copy);
+        return list_net(t, copy);
     int at = add_node(t, PVN_TOPO_NN_NET, nic, xml);
-    if (at >= 0 && add_turn(t, at) < 0)
+    if (at >= 0 && list_net(t, at) < 0)
         return -ENOMEM;
     if (at < 0)
         return at;
@@ -588,14 +588,14 @@ static int *list_kind(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind k
     return list;
 }
 
-/* Makes the nodes in turns indices into nets. */
-static void number_turns(struct pvn_topo_ntree *t)
+/* Makes the nodes in net_list indices into nets. */
+static void number_net_list(struct pvn_topo_ntree *t)
 {
-    for (int i = 0; i < t->n_turns; i++) {
+    for (int i = 0; i < t->n_net_list; i++) {
         int net = 0;
-        while (t->nets[net] != t->turns[i])
+        while (t->nets[net] != t->net_list[i])
             net++;
-        t->turns[i] = net;
+        t->net_list[i] = net;
     }
 }
 
@@ -627,13 +627,13 @@ int pvn_topo_ngraph_build(struct pvn_topo_ntree *t, char *why, size_t why_len)
         snprintf(why, why_len, "out of memory");
         return -ENOMEM;
     }
-    if (t->n_gpus > MAX_GPUS || t->n_turns > MAX_OF_A_KIND || t->n_cpus > MAX_OF_A_KIND) {
+    if (t->n_gpus > MAX_GPUS || t->n_net_list > MAX_OF_A_KIND || t->n_cpus > MAX_OF_A_KIND) {
         snprintf(why, why_len,
                  "%d GPUs, %d networks, %d NUMA nodes: NCCL holds %d of each (from 2.28 on more "
                  "networks, up to %d)",
-                 t->n_gpus, t->n_turns, t->n_cpus, MAX_GPUS, MAX_OF_A_KIND);
+                 t->n_gpus, t->n_net_list, t->n_cpus, MAX_GPUS, MAX_OF_A_KIND);
         return -EINVAL;
     }
-    number_turns(t);
+    number_net_list(t);
     return 0;
 }

@@ -199,7 +199,7 @@ static int local(const int *of, int n,
 
 int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *t, int gpu, int *list)
 {
-    return local(t->turns, t->n_turns, forward, t, gpu, list);
+    return local(t->net_list, t->n_net_list, forward, t, gpu, list);
 }
 
 int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *t, int net, int *list)
@@ -218,7 +218,7 @@ static int mirror_bits(int value, int size)
 
 int pvn_topo_ntree_pick(const struct pvn_topo_ntree *t, int gpu, int channel)
 {
-    int most = t->n_turns > t->n_gpus ? t->n_turns : t->n_gpus;
+    int most = t->n_net_list > t->n_gpus ? t->n_net_list : t->n_gpus;
     int *nets = calloc(2 * (size_t)most + 1, sizeof(*nets)), *gpus = nets + most;
     int picked = -1;
     if (!nets)
@@ -344,7 +344,7 @@ static bool use_detour(struct pvn_topo_ntree *t, int gpu, int net)
 
 static int decide_routes(struct pvn_topo_ntree *t)
 {
-    int most = t->n_turns > t->n_gpus ? t->n_turns : t->n_gpus;
+    int most = t->n_net_list > t->n_gpus ? t->n_net_list : t->n_gpus;
     int *list = calloc((size_t)most + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
@@ -421,7 +421,7 @@ void pvn_topo_ntree_free(struct pvn_topo_ntree *tree)
     free(tree->nodes);
     free(tree->gpus);
     free(tree->nets);
-    free(tree->turns);
+    free(tree->net_list);
     free(tree->cpus);
     free(tree->paths);
     free(tree->routes);

@@ -169,10 +169,10 @@ struct pvn_topo_ntree {
     int *gpus, *nets, *cpus; /* node indices in NCCL's order */
     int n_gpus, n_nets, n_cpus;
     /* NCCL's own list of networks, as indices into nets. A net without a PCI path is once in the
-     * document for each NUMA node with GPUs: NCCL counts every one of these elements, though they
-     * are one device at one place. */
-    int *turns;
-    int n_turns;
+     * document for each NUMA node with GPUs: NCCL lists every one of these elements, though they are
+     * one device at one place. */
+    int *net_list;
+    int n_net_list;
     /* paths[base][node]; the bases are the cpus, then the gpus, then the nets. Internal: use the
      * accessors. */
     struct pvn_topo_npath_info *paths;
@@ -210,7 +210,7 @@ int pvn_topo_ntree_gpu_local_cpu(const struct pvn_topo_ntree *tree, int gpu);
 int pvn_topo_ntree_numa(const struct pvn_topo_ntree *tree, int node);
 
 /* Finds the local nets of a GPU by NCCL's rule: the highest bandwidth and, among equals, the best
- * type. Fills list (room for n_turns) in the order of turns, so that a net may be in it repeatedly,
+ * type. Fills list (room for n_net_list) in the order of net_list, so that a net may be in it repeatedly,
  * and returns their number. */
 int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *tree, int gpu, int *list);
 /* Finds the local GPUs of a net by that rule. */

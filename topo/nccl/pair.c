@@ -79,7 +79,7 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
 static int choose_nccl(struct pvn_topo_pairs *p)
 {
     const struct pvn_topo_ntree *t = p->tree;
-    int *locals = calloc((size_t)t->n_turns + 1, sizeof(*locals));
+    int *locals = calloc((size_t)t->n_net_list + 1, sizeof(*locals));
     if (!locals)
         return -ENOMEM;
     for (int g = 0; g < t->n_gpus; g++) {
