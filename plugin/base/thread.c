@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
 
 int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
 {
@@ -20,6 +22,16 @@ int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const c
     if (rc == 0)
         pthread_setname_np(*thread, name);
     return -rc;
+}
+
+void pvn_thread_not_started(const char *name, int rc, const char *lost)
+{
+    char why[128];
+
+    pvn_warn(
+        "thread %s cannot be started: %s; %s; the limit is that of `ulimit -u`, or pids.max of "
+        "the cgroup",
+        name, pvn_strerror(rc, why, sizeof(why)), lost);
 }
 
 void pvn_cond_init(pthread_cond_t *cond)

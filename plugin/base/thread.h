@@ -11,6 +11,9 @@
  * `name`, of at most 15 characters, is shown by ps and debuggers. 0 or a negative errno. */
 int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name);
 
+/* Warns that pvn_thread_start returned rc. lost: what the user goes without, for "...; LOST; ...". */
+void pvn_thread_not_started(const char *name, int rc, const char *lost);
+
 /* Initialises a condition variable whose waits use monotonic time; a static initialiser cannot do that. May be called in a
  * forked child for one that the parent used. */
 void pvn_cond_init(pthread_cond_t *cond);

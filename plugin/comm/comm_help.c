@@ -123,7 +123,6 @@ static void init_changed(void)
 /* Starts the thread. The caller holds the lock. An earlier thread may not have ended yet. */
 static bool start(void)
 {
-    char why[128];
     int rc;
 
     if (!has_changed)
@@ -131,11 +130,8 @@ static bool start(void)
     number++;
     rc = pvn_thread_start(&thread, help_all, (void *)number, "pvn-help");
     if (rc)
-        pvn_warn(
-            "thread pvn-help cannot be started: %s; small sends wait for the peer's "
-            "acknowledgement, which is slower; the limit is that of `ulimit -u`, or pids.max of "
-            "the cgroup",
-            pvn_strerror(rc, why, sizeof(why)));
+        pvn_thread_not_started("pvn-help", rc,
+                               "small sends wait for the peer's acknowledgement, which is slower");
     return rc == 0;
 }
 

@@ -15,7 +15,6 @@
 #include "comm/comm_priv.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "comm/plugin.h"
 #include "connect/link_back.h"
@@ -31,7 +30,7 @@
 
 struct worker {
     const char *name;
-    const char *does; /* for the warning that it does not */
+    const char *lost; /* what the user goes without if it cannot be started */
     void *(*run)(void *);
     pthread_t thread;
     bool running;
@@ -50,10 +49,10 @@ enum { ANSWERS, TRIES, WORKERS };
 static struct worker workers[WORKERS] = {
     [ANSWERS] = {.name = "pvn-answer",
                  .run = run_answering,
-                 .does =
-                     "answers a peer that connects again while its comm is not called, or returns "
-                     "comms to better lanes, and the statistics of such a comm stand still"},
-    [TRIES] = {.name = "pvn-failback", .run = run_trying, .does = "returns comms to better lanes"}};
+                 .lost = "a peer that connects again is not answered while its comm is not called, "
+                         "comms do not return to better lanes, and their statistics stand still"},
+    [TRIES] = {
+        .name = "pvn-failback", .run = run_trying, .lost = "comms do not return to better lanes"}};
 static void *library; /* keeps the code of the threads mapped */
 
 /* True if there is nothing to do for this thread. It does not count as running from then on, and
@@ -168,7 +167,6 @@ static int start(int i)
 {
     struct worker *w = &workers[i];
     struct pvn_err err = PVN_ERR_INIT;
-    char why[128];
     int rc = w->running || i != TRIES ? 0 : pvn_plugin_hold(&err);
 
     if (rc || w->running)
@@ -178,10 +176,7 @@ static int start(int i)
     if (rc && i == TRIES)
         pvn_plugin_release();
     if (rc)
-        pvn_warn(
-            "thread %s cannot be started: %s; nothing %s; the limit is that of `ulimit -u`, or "
-            "pids.max of the cgroup",
-            w->name, pvn_strerror(rc, why, sizeof(why)), w->does);
+        pvn_thread_not_started(w->name, rc, w->lost);
     return rc;
 }
 
