@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/param.h"
 #include "base/version.h"
 #include "perf/workload/model.h"
 #include "perf/driver/netdrv.h"
@@ -17,8 +19,6 @@
 #include "perf/options/opts_values.h"
 #include "perf/workload/pairs_plan.h"
 #include "tools/launch_env.h"
-
-#define STALL_WARN_DEFAULT 30 /* seconds, of the plugin */
 
 const char *pvn_collective_name(enum pvn_collective what)
 {
@@ -173,12 +173,22 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     return rc == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle_options(o) : rc;
 }
 
+/* The plugin's default of NCCL_PVRDMA_STALL_WARN; seconds. */
+static double stall_warn_default(void)
+{
+    char *nothing_set[] = {NULL};
+    struct pvn_params defaults;
+
+    pvn_params_read(&defaults, nothing_set, NULL);
+    return (double)defaults.stall_warn / PVN_NS_PER_S;
+}
+
 bool pvn_opts_stall_warn(const struct pvn_perf_opts *o, char *value, size_t len)
 {
     const char *set = getenv(PVN_PERF_STALL_WARN);
 
     /* An empty value counts as unset, as in the plugin. */
-    if ((set && *set) || o->timeout / 3 >= STALL_WARN_DEFAULT)
+    if ((set && *set) || o->timeout / 3 >= stall_warn_default())
         return false;
     snprintf(value, len, "%.0fus", o->timeout / 3 * 1e6);
     return true;
