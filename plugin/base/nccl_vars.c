@@ -88,7 +88,8 @@ static const struct pvn_nccl_var table[] = {
      "NCCL_GDRCOPY_TAIL_ENABLE",
      PVN_NCCL_OWN, NULL,
      "Whether NCCL requests a flush of received GPU data; NCCL_PVRDMA_FLUSH is how the plugin does "
-     "it."},
+     "it. Without NCCL_NET_FORCE_FLUSH=1 NCCL up to 2.23 gets no GPU memory that needs a flush for "
+     "which it would not ask."},
     {"NCCL_LOCAL_REGISTER NCCL_GRAPH_REGISTER NCCL_LEGACY_CUDA_REGISTER "
      "NCCL_MULTI_SEGMENT_REGISTER NCCL_SINGLE_PROC_MEM_REG_ENABLE",
      PVN_NCCL_OWN, NULL, "Which buffers of the application NCCL registers with the plugin."},
