@@ -120,6 +120,7 @@ tests_rdma_test_plugin_key_SOURCES = tests/rdma/test_plugin_key.cc tests/rdma/pl
 tests_rdma_test_plugin_key_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_key_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_key_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+endif
 
 # It reads a buffer while the plugin writes it, as a GPU does.
 if !SANITIZE_THREAD
@@ -129,7 +130,6 @@ tests_rdma_test_plugin_polled_SOURCES = tests/rdma/test_plugin_polled.cc tests/r
 tests_rdma_test_plugin_polled_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_polled_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_polled_DEPENDENCIES = tests/softverbs/libsoftverbs.la
-endif
 endif
 
 # The program that tests/bench/instructions.sh runs under callgrind.
