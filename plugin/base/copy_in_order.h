@@ -16,7 +16,8 @@
 /* Copies n bytes to dst, which is memory that the processor can access. The two do not overlap. The
  * bytes become visible in the order of their addresses, with two exceptions: those of an aligned word
  * of 8 bytes that is copied whole appear together, and the first 15 words of an aligned line of 128
- * bytes may appear in any order. All are visible before those of the thread's next copy. */
+ * bytes may appear in any order. All are visible before those of the thread's next copy. May be
+ * called from any thread. */
 void pvn_copy_in_order(void *dst, const void *src, size_t n);
 
 #endif

@@ -227,12 +227,12 @@ static size_t reach(const struct pvn_mr *m, const void *data)
     return at < m->len ? m->len - at : 0;
 }
 
-/* Result of a check: only the first bytes of a buffer are registered. Others are 0 and the error of the
- * call. */
+/* Result of check_buffer if only the first bytes of the buffer are registered. Its others are 0 and the
+ * error of the call. */
 enum { CUT = 1 };
 
-__attribute__((noinline, cold)) static int check_other(struct pvn_comm *c, void *data, size_t size,
-                                                       const struct pvn_comm_mr *mr)
+__attribute__((noinline, cold)) static int check_in_full(struct pvn_comm *c, void *data,
+                                                         size_t size, const struct pvn_comm_mr *mr)
 {
     if (!mr_ok(c, mr))
         return comm_mr_refuse(c, mr);
@@ -252,7 +252,7 @@ static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
 {
     if (__builtin_expect(mr && mr->comm == c && data && covers(c, &mr->mr, data, size), 1))
         return 0;
-    return check_other(c, data, size, mr);
+    return check_in_full(c, data, size, mr);
 }
 
 __attribute__((noinline)) static int check_more(struct pvn_comm *c, int n, void *const *data,
