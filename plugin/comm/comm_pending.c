@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hints.h"
 #include "base/log.h"
-#include "base/poller.h"
 #include "base/random.h"
+#include "comm/plugin.h"
 
-/* A hash table by cookie; pending_lock protects it and each entry's `next` and `busy`. */
+/* A hash table by cookie; pending_lock protects it and each entry's `next`, `busy` and `dropped`. */
 enum { BUCKETS = 256 };
 static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_pending *pending[BUCKETS];
@@ -21,21 +20,22 @@ static struct comm_pending *pending[BUCKETS];
 struct comm_pending *comm_pending_new(const void *owner, struct pvn_err *err)
 {
     struct comm_pending *p = calloc(1, sizeof(*p));
-    int rc;
+    struct comm_pending **first;
 
-    if (!p) {
+    if (!p)
         pvn_err_set(err, -ENOMEM, "no memory for a connection");
-        return NULL;
-    }
-    rc = pvn_poller_get();
-    if (rc) {
+    if (!p || pvn_plugin_hold(err) != 0) {
         free(p);
-        pvn_err_set(err, rc, "creating an epoll descriptor");
-        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_DIAL, PVN_PAST_ANY));
         return NULL;
     }
     p->cookie = pvn_random64();
     p->owner = owner;
+    p->busy = true;
+    first = &pending[p->cookie % BUCKETS];
+    pthread_mutex_lock(&pending_lock);
+    p->next = *first;
+    *first = p;
+    pthread_mutex_unlock(&pending_lock);
     return p;
 }
 
@@ -59,15 +59,15 @@ struct comm_pending *comm_pending_take(uint64_t cookie, bool *busy)
     return p;
 }
 
-void comm_pending_put(struct comm_pending *p)
+bool comm_pending_put(struct comm_pending *p)
 {
+    bool dropped;
+
     pthread_mutex_lock(&pending_lock);
-    if (!p->busy) { /* a new entry; one that was taken is in the table */
-        p->next = pending[p->cookie % BUCKETS];
-        pending[p->cookie % BUCKETS] = p;
-    }
-    p->busy = false;
+    dropped = p->dropped;
+    p->busy = dropped;
     pthread_mutex_unlock(&pending_lock);
+    return !dropped;
 }
 
 void comm_pending_free(struct comm_pending *p)
@@ -75,19 +75,16 @@ void comm_pending_free(struct comm_pending *p)
     struct comm_pending **at;
 
     pthread_mutex_lock(&pending_lock);
-    /* A new entry is in no bucket. */
-    for (at = &pending[p->cookie % BUCKETS]; *at; at = &(*at)->next)
-        if (*at == p) {
-            *at = p->next;
-            break;
-        }
+    for (at = &pending[p->cookie % BUCKETS]; *at != p; at = &(*at)->next)
+        ;
+    *at = p->next;
     pthread_mutex_unlock(&pending_lock);
-    pvn_poller_put();
     free(p);
+    pvn_plugin_release();
 }
 
-/* Removes all entries of this owner, except those that a thread has taken, and links them by
- * `next`. */
+/* Removes all entries of this owner and links them by `next`, except those that a thread has taken, which
+ * it marks as dropped. */
 static struct comm_pending *take_all(const void *owner)
 {
     struct comm_pending *taken = NULL;
@@ -97,7 +94,12 @@ static struct comm_pending *take_all(const void *owner)
         for (struct comm_pending **at = &pending[i]; *at;) {
             struct comm_pending *p = *at;
 
-            if (p->busy || (owner && p->owner != owner)) {
+            if (owner && p->owner != owner) {
+                at = &p->next;
+                continue;
+            }
+            if (p->busy) {
+                p->dropped = true;
                 at = &p->next;
                 continue;
             }
@@ -121,8 +123,8 @@ void comm_pending_drop(const void *owner)
         pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
                  p->conn->who);
         pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
-        pvn_poller_put();
         free(p);
+        pvn_plugin_release();
     }
 }
 

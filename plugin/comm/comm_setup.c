@@ -461,13 +461,12 @@ static void choose_peer(struct pvn_conn_cfg *cc, const struct pvn_handle *h)
     }
 }
 
-static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct comm_pending **out,
-                 struct pvn_err *err)
+static int new_conn(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct pvn_conn **out,
+                    struct pvn_err *err)
 {
     struct pvn_conn_cfg cc = {
         .sender = true, .traffic_class = cfg->traffic_class, .lazy = cfg->lazy};
     struct pvn_handle h;
-    struct comm_pending *p;
     int rc;
 
     rc = find_device(cfg->dev, &cc.dev, err);
@@ -491,16 +490,35 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     cc.peer_has_key = h.has_key;
     cc.peer_features = h.features;
     choose_peer(&cc, &h);
-    p = comm_pending_new(cfg->owner, err);
-    if (!p)
-        return err->code;
-    p->conn = pvn_conn_new(&cc);
-    if (!p->conn) {
+    *out = pvn_conn_new(&cc);
+    return *out ? 0 : pvn_err_set(err, -ENOMEM, "no memory for a connection");
+}
+
+/* The entry comes first: it holds the plugin, and so the key that the connection gets. */
+static struct comm_pending *begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle,
+                                  struct pvn_err *err)
+{
+    struct comm_pending *p = comm_pending_new(cfg->owner, err);
+
+    if (p && new_conn(cfg, handle, &p->conn, err) != 0) {
         comm_pending_free(p);
-        return pvn_err_set(err, -ENOMEM, "no memory for a connection");
+        return NULL;
     }
-    *out = p;
-    return 0;
+    return p;
+}
+
+/* Keeps a connection for the next call of connect, which finds it by the handle. */
+static int keep(struct comm_pending *p, uint8_t *handle, struct pvn_err *err)
+{
+    pvn_handle_set_cookie(handle, p->cookie);
+    if (comm_pending_put(p))
+        return 0;
+    pvn_handle_set_cookie(handle, 0);
+    pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
+    comm_pending_free(p);
+    pvn_err_set(err, -ECANCELED, "finalize was called while connect was running");
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return report(err);
 }
 
 int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_comm **out,
@@ -518,15 +536,14 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
     p = comm_pending_take(pvn_handle_cookie(handle), &busy);
     if (busy)
         return 0;
-    if (!p && begin(cfg, handle, &p, err) != 0)
+    if (!p)
+        p = begin(cfg, handle, err);
+    if (!p)
         return report(err);
     conn = p->conn;
     rc = pvn_conn_step(conn);
-    if (rc == -EAGAIN && !(cfg->lazy && pvn_conn_hello_sent(conn))) {
-        pvn_handle_set_cookie(handle, p->cookie);
-        comm_pending_put(p);
-        return 0;
-    }
+    if (rc == -EAGAIN && !(cfg->lazy && pvn_conn_hello_sent(conn)))
+        return keep(p, handle, err);
     pvn_handle_set_cookie(handle, 0);
     if (rc && rc != -EAGAIN) {
         *err = conn->err;

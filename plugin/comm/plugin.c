@@ -31,11 +31,11 @@ __attribute__((destructor)) static void unmap(void)
     pvn_log_set_logger(NULL);
     pvn_comm_drop_listeners(NULL);
     pvn_comm_finish(true);
+    comm_pending_drop(NULL);
     /* If another thread holds the lock, it uses the plugin. */
     if (pthread_mutex_trylock(&plugin_state.lock) != 0)
         return;
     if (plugin_state.held == 0) {
-        comm_pending_drop(NULL);
         pvn_stats_close();
         pvn_devices_unload();
         pvn_seal_end(); /* OpenSSL's own exit handler may have run */
@@ -199,8 +199,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     pthread_mutex_unlock(&plugin_state.lock);
     pvn_comm_drop_listeners(ctx); /* each releases its hold of the plugin */
     pvn_comm_finish(false);       /* likewise */
-    /* Without the lock, because closing a connection's lanes may block in an adapter. */
-    comm_pending_drop(ctx);
+    comm_pending_drop(ctx);       /* likewise */
     pthread_mutex_lock(&plugin_state.lock);
     plugin_state.held--;
     free(ctx);

@@ -53,8 +53,9 @@ int pvn_plugin_ready(struct pvn_err *err);
 /* -1: none; also for ctx NULL, in versions without contexts. */
 int pvn_ctx_traffic_class(const struct pvn_ctx *ctx);
 
-/* hold: a comm or a listener exists; 0 or a negative errno with *err. release: it has ended. The
- * process has its one epoll descriptor while any exists. */
+/* hold: a comm, a connection that is being made, or a listener exists; 0 or a negative errno with *err, as
+ * pvn_plugin_ready. release: it has ended. While any exists, the process keeps its epoll descriptor, its key and its
+ * statistics, also after the last finalize. */
 int pvn_plugin_hold(struct pvn_err *err);
 void pvn_plugin_release(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The users of the plugin: contexts, comms and listeners. When the last has gone, the statistics
- * end. */
+/* The users of the plugin: contexts, comms, connections that are being made, and listeners. When the last has gone,
+ * the statistics and the key end. */
 #include "config.h"
 #include "comm/plugin_priv.h"
 
@@ -10,7 +10,6 @@
 #include "base/fork.h"
 #include "base/hints.h"
 #include "base/poller.h"
-#include "comm/comm_pending.h"
 #include "seal/seal.h"
 #include "seal/seal_begin.h"
 #include "stats/stats.h"
@@ -19,10 +18,8 @@ struct plugin_state plugin_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void plugin_unload_if_idle(void)
 {
-    if (!atomic_load(&plugin_state.loaded) || plugin_state.contexts || plugin_state.no_finalize)
-        return;
-    comm_pending_drop(NULL);
-    if (plugin_state.held)
+    if (!atomic_load(&plugin_state.loaded) || plugin_state.contexts || plugin_state.no_finalize ||
+        plugin_state.held)
         return;
     pvn_stats_close();
     pvn_seal_end();
@@ -54,19 +51,28 @@ int pvn_ctx_traffic_class(const struct pvn_ctx *ctx)
     return ctx ? ctx->args.traffic_class : -1;
 }
 
+static int get_poller(struct pvn_err *err)
+{
+    int rc = pvn_poller_get();
+
+    if (rc) {
+        pvn_err_set(err, rc, "creating an epoll descriptor");
+        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_LISTEN, PVN_PAST_ANY));
+    }
+    return rc;
+}
+
 int pvn_plugin_hold(struct pvn_err *err)
 {
     int rc;
 
     pthread_mutex_lock(&plugin_state.lock);
-    rc = pvn_poller_get();
+    rc = pvn_plugin_ready(err); /* again: a finalize may have come in between */
+    if (rc == 0)
+        rc = get_poller(err);
     if (rc == 0)
         plugin_state.held++;
-    else
-        pvn_err_set(err, rc, "creating an epoll descriptor");
     pthread_mutex_unlock(&plugin_state.lock);
-    if (rc)
-        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_LISTEN, PVN_PAST_ANY));
     return rc;
 }
 

@@ -55,11 +55,11 @@ tests_abi_test_zero_copy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
-PVN_TESTS += tests/abi/test_close_listen
-tests_abi_test_close_listen_SOURCES = tests/abi/test_close_listen.cc tests/abi/nccl_side.h
-tests_abi_test_close_listen_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_abi_test_close_listen_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
-tests_abi_test_close_listen_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+PVN_TESTS += tests/abi/test_finalize_beside
+tests_abi_test_finalize_beside_SOURCES = tests/abi/test_finalize_beside.cc tests/abi/nccl_side.h
+tests_abi_test_finalize_beside_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_finalize_beside_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_abi_test_finalize_beside_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 endif
 
 PVN_TESTS += tests/abi/test_set_up_counts
