@@ -416,13 +416,14 @@ static const struct pvn_param_def table[] = {
      .max = 255,
      .words = unset_words,
      FIELD(traffic_class),
-     .help = "Traffic class (the IP header's TOS byte, DSCP in its upper six bits) where a "
-             "communicator does not request one itself."},
+     .help = "Traffic class (the IP header's TOS byte, DSCP in its upper six bits). Unset: the one "
+             "that the communicator requests, else the system's default."},
     {.name = "TC_FORCE",
      .type = PVN_PARAM_BOOL,
-     .def = "0",
+     .def = "1",
      FIELD(tc_force),
-     .help = "TC overrides the traffic class that a communicator requests."},
+     .help = "TC overrides the traffic class that a communicator requests (trafficClass of "
+             "ncclConfig_t), as NCCL_IB_TC does in NCCL. 0: the communicator's class comes first."},
 
     {.name = "KEY_FILE",
      .type = PVN_PARAM_STRING,

@@ -33,8 +33,8 @@ int conn_step_start(struct pvn_conn *c)
 
 /* ---- DIAL ---- */
 
-/* The traffic class is the communicator's, else the parameter's. With TC_FORCE the parameter comes
- * first. */
+/* The traffic class is the parameter's, else the one that the communicator requests, as in NCCL.
+ * Without TC_FORCE the communicator comes first. */
 static int effective_class(int requested)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -320,8 +320,8 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
             return hello_refused(c, &err);
         if (check_replaced(c, c->theirs.resumes) != 0)
             return c->err.code;
-        c->traffic_class = effective_class(c->cfg.traffic_class >= 0 ? c->cfg.traffic_class
-                                                                     : c->theirs.traffic_class);
+        c->traffic_class = effective_class(c->theirs.traffic_class >= 0 ? c->theirs.traffic_class
+                                                                        : c->cfg.traffic_class);
         pvn_sock_set_class(c->ctrl.fd, c->traffic_class);
         c->mine.traffic_class = (int16_t)c->traffic_class;
         if (c->theirs.resumes && c->cfg.received)

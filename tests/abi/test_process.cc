@@ -714,7 +714,7 @@ int sockets_with_tos(int tos)
     return n;
 }
 
-TEST(TrafficClass, CommunicatorThenParameterThenNone)
+TEST(TrafficClass, ParameterThenCommunicatorThenNone)
 {
     // If a lane has one stream, a pair has two control sockets and two data sockets in this process.
     setenv("NCCL_PVRDMA_TCP_STREAMS", "1", 1);
@@ -738,22 +738,25 @@ TEST(TrafficClass, CommunicatorThenParameterThenNone)
         EXPECT_EQ(4, sockets_with_tos(0x20));
         EXPECT_EQ(0, sockets_with_tos(0xb8));
     }
+    for (const char *name : {"NCCL_PVRDMA_TC", "NCCL_IB_TC"}) {
+        unsetenv("NCCL_PVRDMA_TC");
+        setenv(name, "0x20", 1);
+        for (int abi : {10, 12}) {
+            Net n(abi, 0xb8);
+            Pair p(n);
+            ASSERT_TRUE(p.up());
+            EXPECT_EQ(4, sockets_with_tos(0x20)) << name << ", interface v" << abi;
+            EXPECT_EQ(0, sockets_with_tos(0xb8));
+        }
+    }
+    setenv("NCCL_PVRDMA_TC_FORCE", "0", 1);
     {
         Net n(12, 0xb8);
         Pair p(n);
         ASSERT_TRUE(p.up());
-        EXPECT_EQ(4, sockets_with_tos(0xb8))
-            << "the communicator's wish comes before the environment";
+        EXPECT_EQ(4, sockets_with_tos(0xb8));
     }
-    setenv("NCCL_PVRDMA_TC_FORCE", "1", 1);
-    {
-        Net n(12, 0xb8);
-        Pair p(n);
-        ASSERT_TRUE(p.up());
-        EXPECT_EQ(4, sockets_with_tos(0x20));
-        EXPECT_EQ(0, sockets_with_tos(0xb8));
-    }
-    unsetenv("NCCL_PVRDMA_TC");
+    unsetenv("NCCL_IB_TC");
     unsetenv("NCCL_PVRDMA_TC_FORCE");
     Log::get().clear();
     {
