@@ -130,7 +130,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
         return comm_fail(c, &err);
     }
     pthread_mutex_lock(&c->mem.lock);
-    c->mem.waits = true;
+    c->mem.taker = NULL;
     pthread_mutex_unlock(&c->mem.lock);
     /* The profiler is attached to the old lanes. */
     pvn_profile_free(c->profile);
@@ -544,25 +544,18 @@ static int take_over(struct pvn_comm *c, bool resumed)
     const struct pvn_link_failover *f = c->link.failover;
     uint64_t since_ns = f->since_ns;
     bool switched = f->switches && c->link.back.slower_ns;
-    struct pvn_err err = PVN_ERR_INIT;
     struct pvn_conn *old;
-    int rc;
 
     /* The failover counts as attended, so that a stall from before is not forgotten. */
     c->attended_ns = f->stepped_ns;
     pthread_mutex_lock(&c->mem.lock);
     c->profile = pvn_profile_of(f->next);
-    /* Attaches the memory that was registered meanwhile. The lock is held until mem.waits is
-     * cleared: a registration that still waits for the next lanes would never be attached. */
-    rc = comm_mr_attach_all(c, f->next, &err);
     old = pvn_link_take_over(&c->link, pvn_engine_delivered(c->engine));
-    c->mem.waits = false;
     pthread_mutex_unlock(&c->mem.lock);
     pvn_conn_close(old, NULL);
-    if (rc)
-        return comm_fail(c, &err);
     if (!resumed) {
-        err = *pvn_engine_err(c->engine);
+        struct pvn_err err = *pvn_engine_err(c->engine);
+
         return give_up(c, &err, "failover");
     }
     comm_note(c, PVN_LINK_RESUMED);
@@ -574,7 +567,8 @@ static int take_over(struct pvn_comm *c, bool resumed)
 }
 
 /* Registers the comm's memory with the new lanes, before the peer goes on with them. If they refuse
- * it, TCP or another path may take it. -EAGAIN: that is tried. */
+ * it, TCP or another path may take it. -EAGAIN: that is tried. From here on the new lanes take new
+ * registrations, too, so that one that they refuse fails alone, and not the comm. */
 static int attach(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;

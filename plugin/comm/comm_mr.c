@@ -113,6 +113,8 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err
         comm_mr_detach(m);
         rc = attach(conn, m, none, err);
     }
+    if (rc == 0)
+        c->mem.taker = conn;
     return rc;
 }
 
@@ -164,8 +166,8 @@ static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd
     m->mr.ptr_type = ptr_type;
     if (ptr_type != NCCL_PTR_HOST && may_be_copied(c))
         pvn_gpucopy_prepare(data);
-    if (!c->mem.waits)
-        rc = attach(c->link.conn, m, (struct dmabuf){.fd = fd, .offset = offset}, err);
+    if (c->mem.taker)
+        rc = attach(c->mem.taker, m, (struct dmabuf){.fd = fd, .offset = offset}, err);
     if (rc) {
         pvn_warn_err(err);
         free(m);

@@ -62,5 +62,6 @@ void comm_mr_detach_next(struct pvn_comm *c)
         return;
     pthread_mutex_lock(&c->mem.lock);
     comm_mr_detach_all(c, c->link.failover->next);
+    c->mem.taker = NULL;
     pthread_mutex_unlock(&c->mem.lock);
 }

@@ -42,7 +42,9 @@ enum { ATTEND_EVERY = 64, ATTEND_SHIFT_MAX = 6 };
 struct comm_memory {
     struct pvn_comm_mr *mrs;
     pthread_mutex_t lock;
-    bool waits; /* no lanes are in use: new registrations wait for the next ones */
+    /* The connection whose lanes take new registrations. NULL: these wait for the next one, that of
+     * a set-up or failover. */
+    struct pvn_conn *taker;
     bool said_copied;
 };
 
@@ -169,11 +171,12 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now);
 void comm_answer_peer(struct pvn_comm *c);
 
 /* comm_mr.c. Registers all memory that this connection's lanes do not have yet; other lanes lose it
- * first. The caller holds mem.lock. */
+ * first. If they take all of it, new registrations are theirs from now on. The caller holds
+ * mem.lock. */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err);
 /* comm_mr_detach.c. detach deregisters one registration from all lanes that have it, some from the
  * first `lanes` lanes of conn. all deregisters all memory from conn's lanes, next from the lanes
- * that were to take over. The caller holds mem.lock, except for next. */
+ * that were to take over, which get no more. The caller holds mem.lock, except for next. */
 void comm_mr_detach(struct pvn_comm_mr *m);
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);

@@ -124,7 +124,6 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->link.id = conn->cfg.nonce;
     c->dev = conn->cfg.dev;
     pthread_mutex_init(&c->mem.lock, NULL);
-    c->mem.waits = true;
     return c;
 }
 
@@ -165,7 +164,6 @@ static int start_engine(struct pvn_comm *c)
     }
     pthread_mutex_lock(&c->mem.lock);
     c->engine = engine;
-    c->mem.waits = false;
     rc = comm_mr_attach_all(c, c->link.conn, &err);
     pthread_mutex_unlock(&c->mem.lock);
     if (rc)

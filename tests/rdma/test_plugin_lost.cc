@@ -613,4 +613,75 @@ TEST_F(PluginLost, AMessageWithoutAReceiveThatCouldNotBeKept)
     EXPECT_TRUE(bytes::same(dst.data(), src.data(), size));
 }
 
+// A buffer that NCCL registers with a receiver while the comm has lost its lanes. NCCL goes on
+// without a buffer that is refused.
+struct PluginLateBuffer : PluginLost {
+    std::vector<char> big = std::vector<char>(32 << 20);
+    void *mh = nullptr;
+
+    static void limited(const std::string &set)
+    {
+        setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+        adapters("roce", set);
+    }
+    ncclResult_t reg(const Route &r)
+    {
+        return pvn_netdrv_reg_mr(r.p.d, r.p.rc, big.data(), big.size(), NCCL_PTR_HOST, &mh);
+    }
+    // Moves a message whose lanes are lost by the command `loss`. Registers the buffer as soon as
+    // `due` is true after a call of the sender. Returns the result of that.
+    ncclResult_t move_and_reg(Route &r, const char *loss, const std::function<bool()> &due)
+    {
+        void *sr = nullptr, *rr = nullptr, *data = r.dst.data();
+        size_t size = Route::SIZE;
+        int tag = 0, sd = 0, rd = 0, got = 0;
+        bool made = false;
+        ncclResult_t rc = ncclSuccess;
+
+        bytes::fill(r.src.data(), size, 77);
+        Log::get().clear();
+        EXPECT_EQ(0, sv::command("rule made do call=reg_mr count=0 nth=1000000 : release"));
+        EXPECT_EQ(0, sv::command(loss));
+        EXPECT_TRUE(eventually([&] {
+            if (!rr)
+                r.recv_rc =
+                    pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &data, &size, &tag, &r.rmh, nullptr, &rr);
+            else if (!rd)
+                r.recv_rc = pvn_netdrv_test(r.p.d, rr, &rd, &got);
+            if (!sr)
+                r.send_rc =
+                    pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), size, 0, r.smh, nullptr, &sr);
+            else if (!sd)
+                r.send_rc = pvn_netdrv_test(r.p.d, sr, &sd, nullptr);
+            if (!made && !rd && due()) {
+                made = true;
+                rc = reg(r);
+            }
+            return (sd && rd) || r.send_rc || r.recv_rc;
+        }));
+        EXPECT_TRUE(made) << "the moment for the registration did not come";
+        EXPECT_EQ(ncclSuccess, r.send_rc);
+        EXPECT_EQ(ncclSuccess, r.recv_rc) << Log::get().text();
+        EXPECT_TRUE(bytes::same(r.dst.data(), r.src.data(), size));
+        EXPECT_TRUE(said("connected again after")) << Log::get().text();
+        return rc;
+    }
+};
+
+// Both ends' new lanes have registered their own memory and the buffers, and the receiver is still in
+// the failover.
+TEST_F(PluginLateBuffer, RefusedByTheNewLanesIsNoEnd)
+{
+    limited("set memlock_kb 8192");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    EXPECT_NE(ncclSuccess,
+              move_and_reg(r, "rule lost status status=RETRY_EXC_ERR op=WRITE_IMM nth=1",
+                           [] { return sv::lib().sv_rule_seen("made") >= 4; }));
+    EXPECT_TRUE(said("RLIMIT_MEMLOCK")) << Log::get().text();
+    EXPECT_FALSE(said("do not take the memory")) << Log::get().text();
+    EXPECT_TRUE(r.move(2)) << Log::get().text();
+}
+
 } // namespace
