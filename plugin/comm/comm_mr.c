@@ -146,6 +146,26 @@ static int check_memory(const struct pvn_comm *c, const void *data, size_t size,
     return 0;
 }
 
+/* Registers memory that is new. In a failover, until the next lanes take it, the lost ones are tried:
+ * the next ones are most likely of the same adapter. If that has no room, this registration fails
+ * alone, and NCCL goes on without it; the next lanes could refuse only all of the comm's memory. Any
+ * other refusal may mean that the device has failed, which says nothing about the next lanes. */
+static int attach_new(struct pvn_comm *c, struct pvn_comm_mr *m, struct dmabuf from,
+                      struct pvn_err *err)
+{
+    int rc;
+
+    if (c->mem.taker)
+        return attach(c->mem.taker, m, from, err);
+    if (!c->engine)
+        return 0;
+    rc = attach(c->link.conn, m, from, err);
+    if (rc == 0 || rc == -ENOMEM)
+        return rc;
+    pvn_err_clear(err);
+    return 0;
+}
+
 /* Registers memory. The caller holds mem.lock, under which a failover replaces the comm's
  * connection and lanes. */
 static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
@@ -166,8 +186,7 @@ static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd
     m->mr.ptr_type = ptr_type;
     if (ptr_type != NCCL_PTR_HOST && may_be_copied(c))
         pvn_gpucopy_prepare(data);
-    if (c->mem.taker)
-        rc = attach(c->mem.taker, m, (struct dmabuf){.fd = fd, .offset = offset}, err);
+    rc = attach_new(c, m, (struct dmabuf){.fd = fd, .offset = offset}, err);
     if (rc) {
         pvn_warn_err(err);
         free(m);

@@ -42,8 +42,7 @@ enum { ATTEND_EVERY = 64, ATTEND_SHIFT_MAX = 6 };
 struct comm_memory {
     struct pvn_comm_mr *mrs;
     pthread_mutex_t lock;
-    /* The connection whose lanes take new registrations. NULL: these wait for the next one, that of
-     * a set-up or failover. */
+    /* The connection whose lanes take new registrations. NULL: a set-up or failover makes it. */
     struct pvn_conn *taker;
     bool said_copied;
 };

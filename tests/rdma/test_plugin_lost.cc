@@ -684,4 +684,33 @@ TEST_F(PluginLateBuffer, RefusedByTheNewLanesIsNoEnd)
     EXPECT_TRUE(r.move(2)) << Log::get().text();
 }
 
+// The comm has no lanes yet. Those of the same adapter would refuse the buffer as well.
+TEST_F(PluginLateBuffer, RefusedBeforeTheNewLanesKeepsRdma)
+{
+    limited("set memlock_kb 8192");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    EXPECT_NE(ncclSuccess,
+              move_and_reg(r, "rule lost status status=RETRY_EXC_ERR op=WRITE_IMM nth=1",
+                           [] { return said("failover: the peer"); }));
+    EXPECT_TRUE(said("RLIMIT_MEMLOCK")) << Log::get().text();
+    EXPECT_FALSE(said("do not take the memory")) << Log::get().text();
+    EXPECT_TRUE(r.move(2)) << Log::get().text();
+}
+
+// A device that has failed refuses everything. TCP takes the buffer.
+TEST_F(PluginLateBuffer, AFailedDeviceRefusesNoBuffer)
+{
+    limited("");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    EXPECT_EQ(ncclSuccess,
+              move_and_reg(r, "fatal mlx5_0", [] { return said("the connection is made again"); }));
+    EXPECT_TRUE(said("tcp on mlx5_0")) << Log::get().text();
+    EXPECT_TRUE(r.move(2)) << Log::get().text();
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(r.p.d, r.p.rc, mh));
+}
+
 } // namespace
