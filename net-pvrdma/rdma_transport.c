@@ -21,9 +21,11 @@
 static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
 
 enum {
-    RNR_UNLIMITED = 7,   /* rnr_retry: no limit, because a late receiver is no error */
-    MIN_CHUNK = 4096,    /* smallest chunk in bytes, unless the adapter takes less per request */
-    LONE_CHUNK = 4 << 20 /* chunk size in bytes of a lane with one queue pair */
+    RNR_UNLIMITED = 7,    /* rnr_retry: no limit, because a late receiver is no error */
+    MIN_CHUNK = 4096,     /* smallest chunk in bytes, unless the adapter takes less per request */
+    LONE_CHUNK = 4 << 20, /* chunk size in bytes of a lane with one queue pair */
+    IB_LEVELS = 15,       /* the bits of a service level */
+    ROCE_LEVELS = 7
 };
 
 /* The result of a scan. Only scan, unload and after_fork write it, while no lane exists. */
@@ -419,7 +421,7 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .timeout = (uint8_t)p->ib_timeout,
         .retry_cnt = (uint8_t)p->ib_retry_cnt,
         .rnr_retry = RNR_UNLIMITED,
-        .sl = p->service_level < 0 ? 0 : (uint8_t)p->service_level,
+        .sl = args->service_level & (port->ethernet ? ROCE_LEVELS : IB_LEVELS),
         .traffic_class = args->traffic_class < 0 ? 0 : (uint8_t)args->traffic_class,
         .pkey_index = (uint16_t)p->pkey,
         .max_rd_atomic = h->max_rd_atomic,

@@ -284,7 +284,9 @@ static const struct pvn_param_def table[] = {
      .max = 15,
      .words = unset_words,
      FIELD(service_level),
-     .help = "InfiniBand service level of RDMA traffic."},
+     .help =
+         "InfiniBand service level of RDMA traffic; RoCE has its lower three bits. Unset: the lower "
+         "bits of the traffic class that the communicator requests, as in NCCL, else 0."},
     {.name = "IB_TIMEOUT",
      .alias = "NCCL_IB_TIMEOUT",
      .type = PVN_PARAM_INT,

@@ -77,6 +77,7 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     a->streams = c->cfg.key ? c->streams : NULL;
     a->sealed = pvn_conn_seals_data(c);
     a->traffic_class = c->traffic_class;
+    a->service_level = c->mine.service_level;
     a->acknowledged = pvn_conn_failover(c);
     a->clear_to_send = pvn_conn_shared(c);
     a->may_block = c->cfg.beside || !resumes(c);

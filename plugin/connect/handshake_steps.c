@@ -44,6 +44,19 @@ static int effective_class(int requested)
     return requested;
 }
 
+/* The service level is the parameter's, else the number of the traffic class that the communicator
+ * requests, as in NCCL. The acceptor's is the parameter's, else the connector's. */
+static uint8_t service_level(const struct pvn_conn *c)
+{
+    const struct pvn_params *p = pvn_params_get();
+
+    if (p->service_level >= 0)
+        return (uint8_t)p->service_level;
+    if (!c->cfg.sender)
+        return c->theirs.service_level;
+    return c->cfg.traffic_class < 0 ? 0 : (uint8_t)c->cfg.traffic_class;
+}
+
 /* Dials the peer's other address next. The address that seemed near belongs to a machine in another
  * network with the same numbers, or to nobody. */
 static void try_instead(struct pvn_conn *c)
@@ -277,6 +290,7 @@ int conn_step_hello_connector(struct pvn_conn *c)
         if (check_replaced(c, c->cfg.resumes) != 0)
             return c->err.code;
         c->mine.traffic_class = (int16_t)c->traffic_class;
+        c->mine.service_level = service_level(c);
         rc = put_preamble(c, &err);
         if (rc == 0)
             rc = put_hello(c, &err);
@@ -324,6 +338,7 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
                                                                         : c->cfg.traffic_class);
         pvn_sock_set_class(c->ctrl.fd, c->traffic_class);
         c->mine.traffic_class = (int16_t)c->traffic_class;
+        c->mine.service_level = service_level(c);
         if (c->theirs.resumes && c->cfg.received)
             c->mine.received = c->cfg.received(c->theirs.resumes);
         if (pvn_conn_failover(c) && c->cfg.sockets)

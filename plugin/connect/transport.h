@@ -84,8 +84,9 @@ struct pvn_lane_args {
     bool may_block;     /* calls into a sick adapter may block, because no message waits for them */
     /* Messages wait, and other ports may carry them: a port that is down is not waited for. */
     bool spare;
-    bool large;        /* both ends verify it with full-size packets as well */
-    int traffic_class; /* 0 to 255, -1: the system's default */
+    bool large;            /* both ends verify it with full-size packets as well */
+    int traffic_class;     /* 0 to 255, -1: the system's default */
+    uint8_t service_level; /* a number of which an RDMA lane takes as many bits as its link has */
     /* Acceptor: the address of the listener on this device's interface, with its port. Valid while
      * the lane is made. */
     const struct sockaddr_storage *listen_addr;

@@ -518,7 +518,7 @@ int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h)
     write_int(&w, h->session, 8);
     write_int(&w, h->features, 8);
     write_int(&w, (uint16_t)h->traffic_class, 2);
-    write_int(&w, 0, 1); /* reserved */
+    write_int(&w, h->service_level, 1);
     write_name(&w, h->plugin_version);
     write_name(&w, h->host);
     write_name(&w, h->device);
@@ -541,7 +541,7 @@ int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct 
     h->session = read_int(&r, 8);
     h->features = read_int(&r, 8);
     h->traffic_class = (int16_t)read_int(&r, 2);
-    read_int(&r, 1);
+    h->service_level = (uint8_t)read_int(&r, 1);
     read_name(&r, h->plugin_version);
     read_name(&r, h->host);
     read_name(&r, h->device);

@@ -50,7 +50,7 @@
  *    8  u64  session                       u8   index of the connector's lane
  *   16  u64  feature bits                  i16  rail, -1: not known
  *   24  i16  traffic class, -1: none       name of the kind ("tcp", "rdma")
- *   26  u8   zero                          name of the device
+ *   26  u8   service level, 0: default     name of the device
  *   27  names: plugin version,             u16  bytes of the lane's own data (blob)
  *       host, device                       that data
  *       u64  comm that is resumed
@@ -263,6 +263,7 @@ struct pvn_hello {
     uint64_t session;
     uint64_t features;
     int16_t traffic_class; /* requested by the sender for both directions, -1: none */
+    uint8_t service_level; /* as the traffic class, for RDMA; older builds send 0 */
     char plugin_version[PVN_NAME_MAX];
     char host[PVN_NAME_MAX];
     char device[PVN_NAME_MAX];

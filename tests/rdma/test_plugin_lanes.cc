@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Comms over several ports and queue pairs: doorbells per message, and the share of each lane
+// Comms over several ports and queue pairs: doorbells per message, and the share of each lane; the
+// service level of queue pairs
 #include "rdma/plugin_route.h"
 
 #include <memory>
+#include <set>
 #include <tuple>
 
 using namespace nccl;
@@ -208,6 +210,42 @@ TEST_F(PluginRdma, APortWithoutAPartnerLeavesTheOthers)
     EXPECT_TRUE(r.move(1)) << Log::get().warnings();
     EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
     EXPECT_EQ("", Log::get().warnings());
+}
+
+// The service levels of a comm's queue pairs, at both ends
+std::set<std::string> levels(int abi, int traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF)
+{
+    std::set<std::string> found;
+    Net n(abi, traffic_class);
+    Route r(n);
+    EXPECT_TRUE(r.move(1));
+    for (int i = 0; i < 100; i++) {
+        char text[80] = "";
+        if (sv::lib().sv_command(("path #" + std::to_string(i)).c_str(), text, sizeof(text)) == 0)
+            found.insert(text);
+    }
+    return found;
+}
+
+// NCCL's own transport takes the communicator's traffic class as the service level, too, unless
+// NCCL_IB_SL is set, and the acceptor takes the connector's.
+TEST_F(PluginRdma, TheServiceLevelIsThatOfNccl)
+{
+    using set = std::set<std::string>;
+    setenv("NCCL_PVRDMA_TRANSPORT", "rdma", 1);
+    for (const char *profile : {"roce", "ib"}) {
+        const std::string level = strcmp(profile, "ib") == 0 ? "sl=14" : "sl=6";
+        adapters(profile, "");
+        EXPECT_EQ(set{level}, levels(12, 110)) << profile;
+        EXPECT_EQ(set{level}, levels(10, 110)) << profile << ": v10 passes it to connect only";
+        setenv("NCCL_IB_TC", "104", 1);
+        EXPECT_EQ(set{"sl=0"}, levels(10)) << profile;
+        EXPECT_EQ(set{level}, levels(10, 110)) << profile;
+        setenv("NCCL_IB_SL", "3", 1);
+        EXPECT_EQ(set{"sl=3"}, levels(12, 110)) << profile;
+        unsetenv("NCCL_IB_SL");
+        unsetenv("NCCL_IB_TC");
+    }
 }
 
 } // namespace

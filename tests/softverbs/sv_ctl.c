@@ -126,17 +126,35 @@ static int cmd_renew(int argc, char **argv, char *reply, size_t size)
     return 0;
 }
 
+/* QPN|#SERIAL */
+static struct sv_qp *qp_named(const char *name)
+{
+    bool serial = name[0] == '#';
+    unsigned long n = strtoul(name + serial, NULL, 0);
+    struct sv_qp *qp = serial ? NULL : sv_qp_find((uint32_t)n);
+    for (unsigned int i = 0; serial && !qp && i < SV_QP_MAX; i++)
+        if (sv.qp[i] && sv.qp[i]->serial == n)
+            qp = sv.qp[i];
+    return qp;
+}
+
+static int cmd_path(int argc, char **argv, char *reply, size_t size)
+{
+    struct sv_qp *qp = argc == 2 ? qp_named(argv[1]) : NULL;
+    if (!qp)
+        return argc == 2 ? ESRCH : EINVAL;
+    if (qp->ibv.state != IBV_QPS_RTR && qp->ibv.state != IBV_QPS_RTS)
+        return ENOTCONN;
+    snprintf(reply, size, "sl=%u", qp->attr.ah_attr.sl);
+    return 0;
+}
+
 /* qp QPN|#SERIAL error|fatal|overrun|die|hang */
 static int cmd_qp(int argc, char **argv, char *reply, size_t size)
 {
     if (argc != 3)
         return EINVAL;
-    bool serial = argv[1][0] == '#';
-    unsigned long n = strtoul(argv[1] + serial, NULL, 0);
-    struct sv_qp *qp = serial ? NULL : sv_qp_find((uint32_t)n);
-    for (unsigned int i = 0; serial && !qp && i < SV_QP_MAX; i++)
-        if (sv.qp[i] && sv.qp[i]->serial == n)
-            qp = sv.qp[i];
+    struct sv_qp *qp = qp_named(argv[1]);
     if (!qp)
         return ESRCH;
     if (!strcmp(argv[2], "error") || !strcmp(argv[2], "fatal")) {
@@ -224,7 +242,7 @@ int sv_command_locked(const char *line, char *reply, size_t size)
     } commands[] = {
         {"port", cmd_port},   {"gid", cmd_gid}, {"event", cmd_event},   {"fatal", cmd_fatal},
         {"renew", cmd_renew}, {"qp", cmd_qp},   {"rules", cmd_rules},   {"release", cmd_release},
-        {"stat", cmd_stat},   {"set", cmd_set}, {"timers", cmd_timers},
+        {"stat", cmd_stat},   {"set", cmd_set}, {"timers", cmd_timers}, {"path", cmd_path},
     };
     if (size)
         reply[0] = '\0';

@@ -318,6 +318,7 @@ pvn_hello sample_hello()
     h.session = 99;
     h.features = 5;
     h.traffic_class = -1;
+    h.service_level = 104;
     strcpy(h.plugin_version, "0.1.0");
     strcpy(h.host, "node7");
     strcpy(h.device, "eth2");
@@ -333,6 +334,7 @@ TEST(Hello, RoundTripAndTruncation)
     ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
     EXPECT_STREQ("node7", g.host);
     EXPECT_EQ(-1, g.traffic_class);
+    EXPECT_EQ(104, g.service_level);
     EXPECT_EQ(3, g.version_max);
     for (int i = 0; i < n; i++) {
         std::vector<uint8_t> cut(b,
