@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/dev_list.h"
+#include "base/log.h"
 #include "net-pvrdma/hca_priv.h"
 #include "net-pvrdma/verbs_cmd.h"
 
@@ -276,37 +277,68 @@ close:
     return 0;
 }
 
-/* Checks that each device that the filter names exists. NCCL would silently ignore such a name. unseen: the adapters that
- * the kernel has and libibverbs lacks, with the remedy. */
-static int check_filter(const struct pvn_verbs *v, const struct pvn_hca_options *o,
-                        struct ibv_device **list, int n, const char *unseen, struct pvn_err *err)
+/* The variable that has set the filter. */
+static const char *filter_name(const struct pvn_hca_options *o)
 {
-    const char *text = o->hca ? o->hca : "";
-    struct pvn_dev_list f = pvn_dev_list_parse(text);
-    const char *at = f.items, *item;
-    char have[256] = "";
+    return o->hca_from ? o->hca_from : "NCCL_IB_HCA";
+}
+
+/* Lists the filter's names that no device has in `lacks`. True if another name, or an empty filter, matches a device. */
+static bool find_absent(const struct pvn_verbs *v, const struct pvn_dev_list *f,
+                        struct ibv_device **list, int n, char *lacks, size_t cap)
+{
+    const char *at = f->items, *item;
+    bool matches = f->empty;
     size_t len;
-    if (f.exclude)
-        return 0;
     while (pvn_dev_list_next(&at, &item, &len)) {
         bool found = false;
         for (int i = 0; i < n && !found; i++)
-            found = pvn_dev_list_item_matches(&f, item, len, v->get_device_name(list[i]), 0);
-        if (found)
-            continue;
-        for (int i = 0; i < n; i++)
-            pvn_str_append(have, sizeof(have), "%s%s", i ? ", " : "", v->get_device_name(list[i]));
-        pvn_err_set(err, -ENODEV, "%s=%.80s: no RDMA device is called \"%.*s\"; there %s%s",
-                    o->hca_from ? o->hca_from : "NCCL_IB_HCA", text, (int)(len > 64 ? 64 : len),
-                    item,
-                    n           ? "are: "
-                    : unseen[0] ? "is none: "
-                                : "is none",
-                    n ? have : unseen);
-        pvn_err_set_fault(err, PVN_FAULT_USAGE);
-        return -ENODEV;
+            found = pvn_dev_list_item_matches(f, item, len, v->get_device_name(list[i]), 0);
+        matches |= found;
+        if (!found)
+            pvn_str_append(lacks, cap, "%s\"%.*s\"", lacks[0] ? ", " : "",
+                           (int)(len > 64 ? 64 : len), item);
     }
-    return 0;
+    return matches;
+}
+
+/* Checks that the filter's names exist. As in NCCL, what matches is used; names without a device are reported, or are an error
+ * with every_name. No match at all is an error. unseen: the adapters that the kernel has and libibverbs lacks, with the
+ * remedy. */
+static int check_filter(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                        struct ibv_device **list, int n, const char *unseen, struct pvn_err *err)
+{
+    const char *text = o->hca ? o->hca : "", *name = filter_name(o);
+    struct pvn_dev_list f = pvn_dev_list_parse(text);
+    char have[256] = "", lacks[160] = "";
+    bool matches = f.exclude || find_absent(v, &f, list, n, lacks, sizeof(lacks));
+    if (!lacks[0])
+        return 0;
+    for (int i = 0; i < n; i++)
+        pvn_str_append(have, sizeof(have), "%s%s", i ? ", " : "", v->get_device_name(list[i]));
+    if (matches && !o->every_name) {
+        pvn_warn("%s=%.200s: no RDMA device is called %s; there are: %s; the rest of the list is "
+                 "used; correct the list, unless it is one for hosts of several kinds",
+                 name, text, lacks, have);
+        return 0;
+    }
+    if (matches)
+        pvn_err_set(err, -ENODEV,
+                    "%s=%.80s: no RDMA device is called %s, and NCCL_PVRDMA_STRICT is set; there "
+                    "are: %s",
+                    name, text, lacks, have);
+    else if (n > 0)
+        pvn_err_set(err, -ENODEV,
+                    "%s=%.80s names no RDMA device of this host, so RDMA is not used; there are: "
+                    "%s; correct it, or unset it to take all",
+                    name, text, have);
+    else
+        pvn_err_set(err, -ENODEV,
+                    "%s=%.80s names no RDMA device of this host, so RDMA is not used; there is "
+                    "none%s%s",
+                    name, text, unseen[0] ? ": " : "", unseen);
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return -ENODEV;
 }
 
 int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
@@ -327,7 +359,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     if (!list && errno != ENOSYS && errno != ENODEV)
         return pvn_err_set(err, errno ? -errno : -EIO, "libibverbs cannot list the RDMA devices");
     n = list ? n : 0;
-    pvn_dev_list_warn("NCCL_IB_HCA", o->hca ? o->hca : "");
+    pvn_dev_list_warn(filter_name(o), o->hca ? o->hca : "");
     rc = check_filter(v, o, list, n, out->left_out, err);
     if (rc && n == 0 && !out->left_out[0] && o->may_lack_rdma) {
         pvn_str_append(out->left_out, sizeof(out->left_out), "%s", err->reason[0]);
@@ -340,7 +372,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     }
     for (int i = 0; rc == 0 && i < n; i++) {
         if (!worth_opening(o->hca, v->get_device_name(list[i]))) {
-            pvn_hca_left_out(out, v->get_device_name(list[i]), "not in NCCL_IB_HCA");
+            pvn_hca_left_out(out, v->get_device_name(list[i]), "not in %s", filter_name(o));
             continue;
         }
         rc = take_device(v, o, out, list[i]);

@@ -81,6 +81,8 @@ struct pvn_hca_options {
     const char *hca_from; /* name of the variable that set `hca`; NULL: NCCL_IB_HCA */
     /* On a host without any RDMA device, a name in `hca` that matches no device is no error. */
     bool may_lack_rdma;
+    /* A name in `hca` that matches no device is an error although others match; else it gets a warning. */
+    bool every_name;
     struct pvn_gid_policy gids;
     /* Returns the prefix length of an address of this interface as in pvn_gid_row, 0 if it is not known.
      * NULL: the scan reads the interfaces of this process. */
@@ -91,8 +93,8 @@ struct pvn_hca_options {
 /*
  * Opens the adapters that the filter allows. Returns 0 even if no adapter is usable; left_out then has the
  * reasons. Returns a negative errno with *err if the library cannot list its devices, if memory is short, or
- * if the filter names a device that does not exist (*err lists those that do). After 0 the caller has to
- * call pvn_hca_close. One thread owns a table.
+ * if the filter names no device that exists (*err lists those that do). After 0 the caller has to call
+ * pvn_hca_close. One thread owns a table.
  */
 int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);

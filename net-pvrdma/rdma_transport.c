@@ -258,6 +258,7 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
         .hca = p->ib_hca,
         .hca_from = hca_from(p),
         .may_lack_rdma = !needs_hca(p),
+        .every_name = p->strict,
         .gids = {.index = p->gid_index, .roce_version = p->roce_version, .family = p->addr_family}};
     pvn_str_append(found.options.gids.range, sizeof(found.options.gids.range), "%s", p->addr_range);
     int rc = pvn_poller_get();

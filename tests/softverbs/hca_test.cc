@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "base/dev_list.h"
+#include "base/log.h"
 #include "net-pvrdma/hca.h"
 #include "tests/support/paths.h"
 }
@@ -59,6 +60,20 @@ class Hca : public testing::Test
     bool left_out(const char *text)
     {
         return strstr(t.left_out, text) != nullptr;
+    }
+    // Scans, and returns the warnings, one a line.
+    std::string warnings(const std::string &config)
+    {
+        std::string all;
+        pvn_log_set_capture(
+            [](void *to, pvn_log_level level, unsigned long, const char *, int, const char *text) {
+                if (level == PVN_LOG_WARN)
+                    *static_cast<std::string *>(to) += std::string(text) + "\n";
+            },
+            &all);
+        EXPECT_EQ(scan(config), 0) << err.reason[0];
+        pvn_log_set_capture(nullptr, nullptr);
+        return all;
     }
 };
 
@@ -250,16 +265,40 @@ TEST_F(Hca, FilterNamesWhatExists)
     o.hca = "=mlx5";
     EXPECT_EQ(scan("profile roce\nset devices 3"), -ENODEV);
     EXPECT_EQ(err.fault, PVN_FAULT_USAGE);
-    EXPECT_NE(strstr(err.reason[0], "\"mlx5\"; there are: mlx5_0, mlx5_1, mlx5_2"), nullptr)
-        << err.reason[0];
-    o.hca = "mlx5_0,hfi1";
-    EXPECT_EQ(scan("profile roce"), -ENODEV) << "one wrong name of two is a mistake as well";
+    EXPECT_STREQ("NCCL_IB_HCA==mlx5 names no RDMA device of this host, so RDMA is not used; there "
+                 "are: mlx5_0, mlx5_1, mlx5_2; correct it, or unset it to take all",
+                 err.reason[0]);
     o.hca = "mlx5";
     EXPECT_EQ(scan("set devices 0"), -ENODEV);
     EXPECT_NE(strstr(err.reason[0], "there is none"), nullptr) << err.reason[0];
     o.hca = "";
     EXPECT_EQ(scan("set devices 0"), 0);
     EXPECT_EQ(t.nports, 0);
+}
+
+// A list for all hosts of a site may name devices that this one lacks. NCCL uses those that it has.
+TEST_F(Hca, TheDevicesThatExistAreUsedAndTheOthersReported)
+{
+    o.hca = "hfi1,mlx5_1,mlx5_9:1";
+    EXPECT_EQ(
+        warnings("profile roce\nset devices 2"),
+        "NCCL_IB_HCA=hfi1,mlx5_1,mlx5_9:1: no RDMA device is called \"hfi1\", \"mlx5_9:1\"; "
+        "there are: mlx5_0, mlx5_1; the rest of the list is used; correct the list, unless it "
+        "is one for hosts of several kinds\n");
+    ASSERT_EQ(t.nports, 1);
+    EXPECT_STREQ(t.ports[0].name, "mlx5_1:1");
+    o.hca_from = "NCCL_PVRDMA_IB_HCA";
+    EXPECT_EQ(warnings("profile roce\nset devices 2").find("NCCL_PVRDMA_IB_HCA="), 0u);
+    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_PVRDMA_IB_HCA)")) << t.left_out;
+    for (const char *list : {"", "mlx5_1", "^hfi1"}) {
+        o.hca = list;
+        EXPECT_EQ(warnings("profile roce\nset devices 2"), "") << list;
+    }
+    o.hca = "mlx5_1,hfi1";
+    o.every_name = true;
+    EXPECT_EQ(scan("profile roce\nset devices 2"), -ENODEV);
+    EXPECT_NE(strstr(err.reason[0], "called \"hfi1\", and NCCL_PVRDMA_STRICT is set"), nullptr)
+        << err.reason[0];
 }
 
 // A kernel without RDMA returns an error instead of an empty list.
@@ -278,13 +317,14 @@ TEST_F(Hca, NamesAreMissedWithoutRdmaAsWell)
         o.hca_from = "NCCL_PVRDMA_IB_HCA";
         o.may_lack_rdma = false;
         EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), -ENODEV);
-        EXPECT_STREQ("NCCL_PVRDMA_IB_HCA=mlx5: no RDMA device is called \"mlx5\"; there is none",
+        EXPECT_STREQ("NCCL_PVRDMA_IB_HCA=mlx5 names no RDMA device of this host, so RDMA is not "
+                     "used; there is none",
                      err.reason[0]);
         pvn_err_clear(&err);
         o.hca_from = nullptr;
         o.may_lack_rdma = true;
         EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), 0) << err.reason[0];
-        EXPECT_TRUE(left_out("NCCL_IB_HCA=mlx5: no RDMA device is called")) << t.left_out;
+        EXPECT_TRUE(left_out("NCCL_IB_HCA=mlx5 names no RDMA device of this host")) << t.left_out;
         EXPECT_EQ(scan("profile roce\nset devices 0"), 0) << err.reason[0];
         o.hca = "hfi1";
         EXPECT_EQ(scan("profile roce"), -ENODEV) << "there are others";
@@ -292,7 +332,7 @@ TEST_F(Hca, NamesAreMissedWithoutRdmaAsWell)
         for (const char *list : {"", "^mlx5"}) {
             o.hca = list;
             EXPECT_EQ(pvn_hca_scan(&without, &o, &t, &err), 0) << err.reason[0];
-            EXPECT_FALSE(left_out("no RDMA device is called")) << t.left_out;
+            EXPECT_FALSE(left_out("names no RDMA device")) << t.left_out;
         }
         o.hca = "mlx5";
         o.may_lack_rdma = true;
