@@ -24,8 +24,8 @@ struct pvn_rdma_gpu_cfg {
     struct pvn_rdma_registrar host; /* takes host memory; outlives the pvn_rdma_gpu */
     const char *name;               /* name of the device, for messages; copied */
     bool can_write;                 /* RDMA WRITE works on the device */
-    bool can_read;                  /* RDMA READ works, too: max_qp_rd_atom > 0 */
-    const char *lacks;              /* see pvn_gpumem_nic */
+    bool can_read;     /* the device can read its own host's memory by RDMA READ, too */
+    const char *lacks; /* see pvn_gpumem_nic */
     enum pvn_gpu_mem_mode mode;
     enum pvn_flush_mode flush;
     bool nccl_no_dmabuf;  /* NCCL_DMABUF_ENABLE=0 */

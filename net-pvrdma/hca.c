@@ -424,9 +424,10 @@ int pvn_hca_scan_again(const struct pvn_verbs *v, const struct pvn_hca_options *
 void pvn_hca_take_over(struct pvn_hca_table *t, int hca, struct pvn_hca_table *again)
 {
     struct pvn_hca *h = &t->hcas[hca];
-    bool no_write = h->no_write;
+    bool no_write = h->no_write, no_loop = h->no_loop;
     *h = again->hcas[0];
     h->no_write = no_write;
+    h->no_loop = no_loop;
     again->hcas[0].ctx = NULL;
     for (int i = 0; i < t->nports; i++)
         for (int k = 0; k < again->nports; k++)

@@ -45,7 +45,8 @@ struct pvn_hca {
     uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB, although it reports more */
     uint8_t max_rd_atomic; /* READs in flight, the smaller limit of both directions; 0: no READ */
     bool costly_poll;      /* polling an empty completion queue is an exit to the hypervisor */
-    bool no_write;         /* a trial at start has shown that RDMA WRITE does not work */
+    /* A trial at the start has shown that RDMA WRITE does not work; that a port cannot talk to itself. */
+    bool no_write, no_loop;
 };
 
 struct pvn_hca_port {

@@ -108,7 +108,7 @@ static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
     struct pvn_rdma_gpu_cfg cfg = {
         .v = found.v,
         .can_write = !h->no_write,
-        .can_read = h->max_rd_atomic > 0,
+        .can_read = h->max_rd_atomic > 0 && !h->no_loop,
         .lacks = h->kind == PVN_HCA_PVRDMA ? "PVRDMA has neither peer memory nor dma-buf" : NULL,
         .mode = (enum pvn_gpu_mem_mode)p->gpu_mem,
         .flush = (enum pvn_flush_mode)p->flush,
@@ -125,21 +125,24 @@ static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
     return a;
 }
 
-/* True if a trial on the adapter's first usable port shows that RDMA WRITE does not work. */
-static bool cannot_write(int hca)
+/* Tries RDMA WRITE on the adapter's first usable port, and notes what the trial shows. */
+static void try_write(int hca)
 {
     for (int i = 0; i < found.table.nports; i++) {
         if (found.table.ports[i].hca != hca)
             continue;
-        enum pvn_probe p = pvn_probe_write(found.v, &found.table.hcas[hca], &found.table.ports[i]);
+        struct pvn_hca *h = &found.table.hcas[hca];
+        enum pvn_probe p = pvn_probe_write(found.v, h, &found.table.ports[i]);
         if (p != PVN_PROBE_WORKS)
             pvn_info(PVN_INIT | PVN_NET, "%s: %s", found.table.ports[i].name,
                      p == PVN_PROBE_FAILS
                          ? "SEND works and RDMA WRITE does not: two-sided mode"
-                         : "cannot talk to itself, RDMA WRITE is taken for granted");
-        return p == PVN_PROBE_FAILS;
+                         : "cannot talk to itself: RDMA WRITE is taken for granted, and GPU memory "
+                           "is not flushed by RDMA READ");
+        h->no_write = p == PVN_PROBE_FAILS;
+        h->no_loop = p == PVN_PROBE_UNKNOWN;
+        return;
     }
-    return false;
 }
 
 static int use_adapters(struct pvn_err *err)
@@ -149,7 +152,7 @@ static int use_adapters(struct pvn_err *err)
     if (!found.adapters || !found.of_port)
         return pvn_err_set(err, -ENOMEM, "no memory for the RDMA devices");
     for (int i = 0; i < found.table.nhcas; i++) {
-        found.table.hcas[i].no_write = cannot_write(i);
+        try_write(i);
         found.adapters[i] = new_adapter(i, err);
         if (!found.adapters[i])
             return err->code;

@@ -39,7 +39,7 @@ struct pvn_gpumem_nic {
     const struct pvn_gpumem_ops *ops;
     void *nic;      /* first argument of the callbacks */
     bool can_write; /* RDMA WRITE works: a peer can write into registered memory */
-    bool can_read;  /* RDMA READ works */
+    bool can_read;  /* it can read its own host's memory by RDMA READ */
     /* A known limitation of the NIC's driver, for the log if no trial works; NULL: none is known */
     const char *lacks;
 };

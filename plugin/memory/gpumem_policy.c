@@ -78,7 +78,7 @@ static void decide_auto(const struct pvn_cuda_caps *gpu, bool nic_can_read,
     if (out->kind == PVN_FLUSH_IMPOSSIBLE)
         snprintf(out->text, sizeof(out->text),
                  "flush: impossible (compute capability %d.%d needs one; this NIC has no RDMA "
-                 "READ, this driver and GPU no cuFlushGPUDirectRDMAWrites)",
+                 "READ of its own host, this driver and GPU no cuFlushGPUDirectRDMAWrites)",
                  gpu->cc_major, gpu->cc_minor);
     else
         snprintf(out->text, sizeof(out->text),
@@ -103,7 +103,7 @@ void pvn_flush_decide(enum pvn_flush_mode mode, const struct pvn_cuda_caps *gpu,
             out->kind = PVN_FLUSH_READ;
             break;
         }
-        lacks = "NCCL_PVRDMA_FLUSH=read, but this NIC has no RDMA READ";
+        lacks = "NCCL_PVRDMA_FLUSH=read, but this NIC has no RDMA READ of its own host";
         break;
     case PVN_FLUSH_MODE_CUDA:
         if (has_cuda_flush(gpu)) {

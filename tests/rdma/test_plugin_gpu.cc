@@ -429,6 +429,24 @@ TEST_F(PluginGpu, TheFlushFollowsSettingAndDevice)
     }
 }
 
+// The trial at the start fails: its WRITE and its SEND. So would a READ that flushes.
+TEST_F(PluginGpu, AnAdapterThatCannotTalkToItselfFlushesNothing)
+{
+    gpu(8, PVN_CU_FLUSH_OPT_HOST, PVN_CU_ORDER_NONE);
+    adapter("roce", false);
+    ASSERT_EQ(0, sv::command("rule trial status status=RETRY_EXC_ERR every=1 count=2"));
+    Net n(12);
+    EXPECT_EQ(2u, sv::lib().sv_rule_fired("trial"));
+    EXPECT_TRUE(said("cannot talk to itself")) << Log::get().text();
+    EXPECT_TRUE(said("flush: cuFlushGPUDirectRDMAWrites")) << Log::get().text();
+    int64_t reads = seen("reads");
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    EXPECT_TRUE(move(p, buffers(p), 9000, true));
+    EXPECT_EQ(1, fake->calls("cuFlushGPUDirectRDMAWrites"));
+    EXPECT_EQ(reads, seen("reads"));
+}
+
 // The adapter needs a flush for this GPU, and the driver cannot flush. GPU memory is not offered,
 // because its data could be stale.
 TEST_F(PluginGpu, WithoutAFlushGpuMemoryIsStaged)
