@@ -205,7 +205,7 @@ static int read_rows(const struct pvn_verbs *v, const struct pvn_hca_options *o,
 {
     enum { ENTRIES = 1024 };
     int n = 0;
-    struct ibv_gid_entry *all = v->query_gid_table ? calloc(ENTRIES, sizeof(*all)) : NULL;
+    struct pvn_verbs_gid_entry *all = v->query_gid_table ? calloc(ENTRIES, sizeof(*all)) : NULL;
     ssize_t got = all ? v->query_gid_table(h->ctx, all, ENTRIES, 0, sizeof(*all)) : -1;
     *whole = got >= 0 || !v->query_gid_table;
     for (ssize_t i = 0; i < got && n < max; i++)

@@ -65,7 +65,7 @@ static void rdma_after_fork(void)
  * 5.12 see to that themselves. For older ones ibv_fork_init has to be called before the first registration. */
 static void protect_from_fork(const struct pvn_verbs *v)
 {
-    if (v->is_fork_initialized && v->is_fork_initialized() != IBV_FORK_DISABLED)
+    if (v->is_fork_initialized && v->is_fork_initialized() != PVN_VERBS_FORK_DISABLED)
         return;
     int rc = v->fork_init();
     if (rc)

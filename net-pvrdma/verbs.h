@@ -13,8 +13,21 @@
 #define PVN_NET_PVRDMA_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <sys/types.h>
 
 #include "base/err.h"
+
+/* A row of query_gid_table: struct ibv_gid_entry, which headers before rdma-core 32 lack. */
+struct pvn_verbs_gid_entry {
+    union ibv_gid gid;
+    uint32_t gid_index;
+    uint32_t port_num;
+    uint32_t gid_type;
+    uint32_t ndev_ifindex;
+};
+
+/* A result of is_fork_initialized: IBV_FORK_DISABLED, which headers before rdma-core 35 lack. */
+enum { PVN_VERBS_FORK_DISABLED = 0 };
 
 struct pvn_verbs {
     struct ibv_device **(*get_device_list)(int *num);
@@ -49,10 +62,10 @@ struct pvn_verbs {
                                    unsigned int access); /* needed for relaxed ordering */
     struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
                                     int fd, int access);
-    enum ibv_fork_status (*is_fork_initialized)(void);
+    int (*is_fork_initialized)(void);
     /* Reads the rows in use of all ports. Returns their number or a negative errno. */
-    ssize_t (*query_gid_table)(struct ibv_context *ctx, struct ibv_gid_entry *entries, size_t max,
-                               uint32_t flags, size_t entry_size);
+    ssize_t (*query_gid_table)(struct ibv_context *ctx, struct pvn_verbs_gid_entry *entries,
+                               size_t max, uint32_t flags, size_t entry_size);
 };
 
 #define PVN_VERBS_USUAL "libibverbs.so.1"

@@ -16,7 +16,7 @@ jobs=${PVN_JOBS:-$(nproc)}
 cd "$src" || exit 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=(format shell spelling words openings licence length headers cxx_headers directions cycles lane_names symbols mutations tool_code hardening analyzer)
+checks=(format shell spelling words openings licence length headers cxx_headers old_headers directions cycles lane_names symbols mutations tool_code hardening analyzer)
 
 # Lists the files that people write, without data, captures and build products. It uses git, or find in an unpacked
 # archive.
@@ -126,6 +126,28 @@ cxx_headers() {
         (cd "$build" && xargs -P "$jobs" -I{} "$cxx" -std=gnu++17 -g1 -DHAVE_CONFIG_H -DGTEST_HAS_PTHREAD=1 -fsyntax-only \
             "-I$src" "-I$src/plugin" "-I$src/tests" -I. -x c++ -include tests/support/pch.hh "$src/{}" 2>&1) |
         grep -E 'error'
+}
+
+# The source compiles with the headers of rdma-core 28 (Ubuntu 20.04), which lack these names. Each is hidden while the
+# header that declares it is read.
+old_headers() {
+    local cc=${CC:-gcc}
+    have "$cc"
+    [[ -f $build/config.h ]] || skip "$build is not configured"
+    cat >"$work/old.h" <<'OLD'
+#include "config.h"
+
+#define ibv_gid_entry hidden_gid_entry
+#define ibv_fork_status hidden_fork_status
+#define IBV_FORK_DISABLED HIDDEN_FORK_DISABLED
+#include <infiniband/verbs.h>
+#undef ibv_gid_entry
+#undef ibv_fork_status
+#undef IBV_FORK_DISABLED
+OLD
+    files '^(net-tcp|net-pvrdma|plugin|topo)/.*\.c$' | xargs grep -lE '#include .*(infiniband/|net-pvrdma/|net-tcp/)' |
+        xargs -P "$jobs" -I{} "$cc" -std=gnu11 -DHAVE_CONFIG_H -w -fsyntax-only $(include_flags) -include "$work/old.h" {} 2>&1 |
+        grep 'error:'
 }
 
 # FOLDER: the folders whose headers its files may include, beside its own. Arrows point in one direction.

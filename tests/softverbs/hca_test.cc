@@ -18,6 +18,13 @@ namespace
 
 using namespace sv;
 
+// The plugin's own declarations are those of <infiniband/verbs.h>.
+static_assert(sizeof(pvn_verbs_gid_entry) == sizeof(ibv_gid_entry));
+static_assert(offsetof(pvn_verbs_gid_entry, gid_index) == offsetof(ibv_gid_entry, gid_index));
+static_assert(offsetof(pvn_verbs_gid_entry, port_num) == offsetof(ibv_gid_entry, port_num));
+static_assert(offsetof(pvn_verbs_gid_entry, gid_type) == offsetof(ibv_gid_entry, gid_type));
+static_assert(int(PVN_VERBS_FORK_DISABLED) == int(IBV_FORK_DISABLED));
+
 // A sysfs tree, and a scan of the adapters that softverbs plays
 class Hca : public testing::Test
 {
