@@ -55,6 +55,9 @@
     F(rtnl_route_nh_get_ifindex)                                                                   \
     F(rtnl_route_nh_get_gateway)
 
+/* Headers of libnl before 3.5 declare the others of these, and lack this one. */
+int rtnl_route_lookup(struct nl_sock *sk, struct nl_addr *dst, struct rtnl_route **result);
+
 struct pvn_nl {
 #define PVN_NL_MEMBER(name) __typeof__(&name) name;
     PVN_NL_FUNCTIONS(PVN_NL_MEMBER)
