@@ -128,8 +128,8 @@ cxx_headers() {
         grep -E 'error'
 }
 
-# The source compiles with the headers of rdma-core 28 (Ubuntu 20.04) and libnl 3.4 (Debian 11), which lack these names.
-# Each is hidden while the header that declares it is read.
+# The source compiles with the headers of rdma-core 28 (Ubuntu 20.04), of libnl 3.4 (Debian 11) and of Linux before 5.1
+# (RHEL 8), which lack these names. Each is hidden while the header that declares it is read.
 old_headers() {
     local cc=${CC:-gcc}
     have "$cc"
@@ -141,14 +141,18 @@ old_headers() {
 #define ibv_fork_status hidden_fork_status
 #define IBV_FORK_DISABLED HIDDEN_FORK_DISABLED
 #define rtnl_route_lookup hidden_route_lookup
+#define LINUX_IO_URING_H
 #include <infiniband/verbs.h>
 #include <netlink/route/route.h>
+#include <sys/syscall.h>
 #undef ibv_gid_entry
 #undef ibv_fork_status
 #undef IBV_FORK_DISABLED
 #undef rtnl_route_lookup
+#undef SYS_io_uring_setup
+#undef SYS_io_uring_register
 OLD
-    files '^(net-tcp|net-pvrdma|plugin|topo)/.*\.c$' | xargs grep -lE '#include .*(infiniband/|net-pvrdma/|net-tcp/)' |
+    files '^(net-tcp|net-pvrdma|plugin|topo)/.*\.c$' | xargs grep -lE '#include .*(infiniband/|net-pvrdma/|net-tcp/|io_uring)|SYS_io_uring' |
         xargs -P "$jobs" -I{} "$cc" -std=gnu11 -DHAVE_CONFIG_H -w -fsyntax-only $(include_flags) -include "$work/old.h" {} 2>&1 |
         grep 'error:'
 }

@@ -7,7 +7,6 @@
 #include "perf/rank/pin.h"
 
 #include <errno.h>
-#include <linux/io_uring.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,16 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+/* Headers before Linux 5.1 lack these. The numbers are those of all processors but Alpha and MIPS. */
+#ifndef SYS_io_uring_setup
+#define SYS_io_uring_setup    425
+#define SYS_io_uring_register 427
+#endif
+enum {
+    REGISTER_BUFFERS = 0, /* IORING_REGISTER_BUFFERS */
+    PARAMS_SIZE = 120     /* of struct io_uring_params */
+};
 
 #define BUFFER_MAX (UINT64_C(1) << 30) /* the kernel's limit for one fixed buffer */
 
@@ -58,19 +67,19 @@ static int register_buffers(int fd, char *p, size_t len)
         v[i].iov_base = p + i * BUFFER_MAX;
         v[i].iov_len = i + 1 < n ? BUFFER_MAX : len - i * BUFFER_MAX;
     }
-    rc = syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, v, (unsigned)n);
+    rc = syscall(SYS_io_uring_register, fd, REGISTER_BUFFERS, v, (unsigned)n);
     free(v);
     return rc < 0 ? -1 : 0;
 }
 
 int pvn_pin(void *p, size_t len, char *why, size_t why_len)
 {
-    struct io_uring_params params = {0};
+    uint64_t params[PARAMS_SIZE / sizeof(uint64_t)] = {0};
     int fd;
 
     /* cudaHostAlloc does not give huge pages. */
     madvise(p, len, MADV_NOHUGEPAGE);
-    fd = (int)syscall(SYS_io_uring_setup, 1, &params);
+    fd = (int)syscall(SYS_io_uring_setup, 1, params);
     if (fd < 0)
         return call_failed(-1, why, why_len, "io_uring_setup");
     if (register_buffers(fd, p, len) < 0)
