@@ -28,6 +28,12 @@ enum {
 #define IBTA_MAX_MSG  (UINT64_C(1) << 31)
 #define PVRDMA_MAX_MR (UINT64_C(1) << 30)
 
+/* The variable that has set the filter. */
+static const char *filter_name(const struct pvn_hca_options *o)
+{
+    return o->hca_from ? o->hca_from : "NCCL_IB_HCA";
+}
+
 /* True if the filter may allow a port of this device. Other devices are not opened. */
 static bool worth_opening(const char *filter, const char *name)
 {
@@ -114,21 +120,24 @@ static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
                       struct pvn_hca_table *t)
 {
     struct pvn_gid_row rows[GID_ROWS];
-    char refused[256];
+    char refused[256] = "";
     int n, kept;
-    if (o->gids.index >= tbl_len) {
-        pvn_hca_left_out(t, p->name, "GID index %d is outside its table of %d rows, 0 to %d",
-                         o->gids.index, tbl_len, tbl_len - 1);
+    if (p->ethernet && o->gids.index >= tbl_len) {
+        pvn_hca_left_out(t, p->name, "%s is outside its GID table of %d rows, 0 to %d",
+                         o->gid_settings, tbl_len, tbl_len - 1);
+        t->by_setting = true;
         return false;
     }
-    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS, NULL);
-    kept = pvn_gid_filter(rows, n, &o->gids, refused, sizeof(refused));
+    n = kept = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS, NULL);
+    if (p->ethernet)
+        kept = pvn_gid_filter(rows, n, &o->gids, refused, sizeof(refused));
     if (kept == 0 && p->ethernet) {
         if (n == 0)
             pvn_hca_left_out(t, p->name, "its GID table is empty: give %s an address",
                              p->ifname[0] ? p->ifname : "its interface");
         else
-            pvn_hca_left_out(t, p->name, "no usable GID: %s", refused);
+            pvn_hca_left_out(t, p->name, "no GID fits %s: %s", o->gid_settings, refused);
+        t->by_setting |= n > 0;
         return false;
     }
     p->ngids = kept < PVN_RDMA_MAX_GIDS ? kept : PVN_RDMA_MAX_GIDS;
@@ -139,6 +148,17 @@ static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
     if (refused[0])
         pvn_str_append(p->why, sizeof(p->why), " (not: %s)", refused);
     return true;
+}
+
+/* Leaves out a device or a port that is not in the filter. An exclusion (^) that names it is the user's
+ * intention. */
+static void leave_out_unlisted(const struct pvn_hca_options *o, const char *name,
+                               struct pvn_hca_table *t)
+{
+    bool exclude = pvn_dev_list_parse(o->hca).exclude;
+    pvn_hca_left_out(t, name, "%s %s=%.48s", exclude ? "excluded by" : "not in", filter_name(o),
+                     o->hca);
+    t->by_setting |= !exclude;
 }
 
 static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o,
@@ -160,6 +180,10 @@ static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o
     }
     if (a.state != IBV_PORT_ACTIVE) {
         pvn_hca_left_out(t, p->name, "%s", state_text(a.state));
+        return;
+    }
+    if (!pvn_dev_list_matches(o->hca, h->name, port)) {
+        leave_out_unlisted(o, p->name, t);
         return;
     }
     p->ethernet = a.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -259,8 +283,7 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
         t->ports = more;
     }
     for (int port = 1; port <= h->nports; port++)
-        if (pvn_dev_list_matches(o->hca, h->name, port))
-            take_port(v, o, t, h, port);
+        take_port(v, o, t, h, port);
     if (t->nports == before)
         goto close;
     h->pd = v->alloc_pd(h->ctx);
@@ -275,12 +298,6 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
 close:
     v->close_device(h->ctx);
     return 0;
-}
-
-/* The variable that has set the filter. */
-static const char *filter_name(const struct pvn_hca_options *o)
-{
-    return o->hca_from ? o->hca_from : "NCCL_IB_HCA";
 }
 
 /* Lists the filter's names that no device has in `lacks`. True if another name, or an empty filter, matches a device. */
@@ -372,7 +389,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     }
     for (int i = 0; rc == 0 && i < n; i++) {
         if (!worth_opening(o->hca, v->get_device_name(list[i]))) {
-            pvn_hca_left_out(out, v->get_device_name(list[i]), "not in %s", filter_name(o));
+            leave_out_unlisted(o, v->get_device_name(list[i]), out);
             continue;
         }
         rc = take_device(v, o, out, list[i]);

@@ -74,6 +74,8 @@ struct pvn_hca_table {
     struct pvn_hca_port *ports; /* in the order of the library's devices, then of ports */
     int nports;
     char left_out[1024]; /* "mlx5_1:1 (port is down), ..."; may be empty */
+    /* Settings leave out a device or an active port; an exclusion (^) by name does not count. */
+    bool by_setting;
 };
 
 struct pvn_hca_options {
@@ -84,7 +86,8 @@ struct pvn_hca_options {
     bool may_lack_rdma;
     /* A name in `hca` that matches no device is an error although others match; else it gets a warning. */
     bool every_name;
-    struct pvn_gid_policy gids;
+    struct pvn_gid_policy gids; /* of RoCE ports; InfiniBand ignores it, as in NCCL */
+    char gid_settings[192]; /* the variables of this policy, for messages: "NCCL_IB_GID_INDEX=3" */
     /* Returns the prefix length of an address of this interface as in pvn_gid_row, 0 if it is not known.
      * NULL: the scan reads the interfaces of this process. */
     uint8_t (*prefix)(void *arg, const char *ifname, const uint8_t raw[16]);

@@ -252,6 +252,23 @@ static bool needs_hca(const struct pvn_params *p)
     return !f.empty && !f.exclude && (p->strict || hca_from(p));
 }
 
+/* Lists the settings that restrict the GIDs of a port. An index counts alone. */
+static void list_gid_settings(const struct pvn_params *p, char *buf, size_t size)
+{
+    const struct {
+        const char *name;
+        bool counts;
+    } all[] = {{"GID_INDEX", p->gid_index >= 0},
+               {"ROCE_VERSION", p->gid_index < 0 && p->roce_version != 0},
+               {"ADDR_FAMILY", p->gid_index < 0 && p->addr_family != AF_UNSPEC},
+               {"ADDR_RANGE", p->gid_index < 0 && p->addr_range[0]}};
+    char one[96];
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (all[i].counts)
+            pvn_str_append(buf, size, "%s%s", buf[0] ? ", " : "",
+                           pvn_param_setting(p, all[i].name, one, sizeof(one)));
+}
+
 static int scan_with_library(struct pvn_device *out, int max, char *left_out, size_t cap,
                              struct pvn_err *err)
 {
@@ -264,6 +281,7 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
         .every_name = p->strict,
         .gids = {.index = p->gid_index, .roce_version = p->roce_version, .family = p->addr_family}};
     pvn_str_append(found.options.gids.range, sizeof(found.options.gids.range), "%s", p->addr_range);
+    list_gid_settings(p, found.options.gid_settings, sizeof(found.options.gid_settings));
     int rc = pvn_poller_get();
     if (rc < 0)
         return pvn_err_set(err, rc, "RDMA: no epoll descriptor");
@@ -304,8 +322,17 @@ static const struct pvn_verbs *load_verbs(enum pvn_param_source source, struct p
     return pvn_verbs_get(NULL, err);
 }
 
-/* If RDMA is missing, this is an error only if RDMA, a library or devices are requested; else it is only noted in
- * left_out. */
+/* The error that no port is left beside those that settings leave out. */
+static int refuse_settings(struct pvn_err *err)
+{
+    pvn_err_set(err, -ENODEV, "%s", found.table.left_out);
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return pvn_err_add(err, "settings leave no RDMA port, so RDMA is not used; correct or unset "
+                            "them, or set NCCL_PVRDMA_TRANSPORT=tcp");
+}
+
+/* If RDMA is missing, this is an error only if RDMA, a library or devices are requested, or if settings leave out ports; else
+ * it is only noted in left_out. */
 static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
                      struct pvn_err *err)
 {
@@ -329,6 +356,8 @@ static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap
     if (n == 0 && requested)
         n = pvn_err_set(err, -ENODEV, "NCCL_PVRDMA_TRANSPORT=rdma, but no RDMA port is usable%s%s",
                         found.table.left_out[0] ? ": " : "", found.table.left_out);
+    else if (n == 0 && found.table.by_setting)
+        n = refuse_settings(err);
     if (n <= 0)
         rdma_unload();
     return n;

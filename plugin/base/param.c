@@ -83,6 +83,26 @@ enum pvn_param_source pvn_param_source(const struct pvn_params *params, const ch
     return row < 0 ? PVN_PARAM_FROM_DEFAULT : (enum pvn_param_source)params->source[row];
 }
 
+const char *pvn_param_setting(const struct pvn_params *params, const char *name, char *buf,
+                              size_t size)
+{
+    char value[PVN_PARAM_STR_LEN];
+    size_t count;
+    int row = row_of(name);
+    enum pvn_param_source source = pvn_param_source(params, name);
+
+    if (size > 0)
+        buf[0] = '\0';
+    if (row < 0 || source == PVN_PARAM_FROM_DEFAULT)
+        return buf;
+    const struct pvn_param_def *def = &pvn_param_table(&count)[row];
+    bool alias = source == PVN_PARAM_FROM_ALIAS;
+    pvn_str_append(buf, size, "%s%s=%s", alias ? "" : PVN_PARAM_PREFIX,
+                   alias ? def->alias : def->name,
+                   pvn_param_format(def, params, value, sizeof(value)));
+    return buf;
+}
+
 static void warn_unknown(char *const *envp)
 {
     const size_t plen = strlen(PVN_PARAM_PREFIX);

@@ -205,6 +205,11 @@ void pvn_params_override(const struct pvn_params *params);
 /* The source of a parameter's value. `name` is without the prefix. */
 enum pvn_param_source pvn_param_source(const struct pvn_params *params, const char *name);
 
+/* Writes the variable that has set a parameter, and its value, as "NCCL_IB_GID_INDEX=3"; "" for the default. `name` is
+ * without the prefix. Returns buf. */
+const char *pvn_param_setting(const struct pvn_params *params, const char *name, char *buf,
+                              size_t size);
+
 /* A row's value in `params` as a user would write it: "512K", "30 s", "auto". */
 const char *pvn_param_format(const struct pvn_param_def *def, const struct pvn_params *params,
                              char *buf, size_t size);

@@ -201,6 +201,9 @@ verdict "strict: a peer without RDMA is an error" refused
 pattern='vmw_pvrdma0'
 pair hca pvrdma "$info NCCL_IB_HCA=mlx9 NCCL_PVRDMA_TRANSPORT=rdma" "$info NCCL_IB_HCA=mlx9 NCCL_PVRDMA_TRANSPORT=rdma" $p2p --timeout 20
 verdict "NCCL_IB_HCA that names nothing says what exists" refused
+pair fallen pvrdma "$info NCCL_IB_GID_INDEX=3" $info $p2p
+no_port() { by_tcp && grep -q 'warns: .*settings leave no RDMA port, .*: vmw_pvrdma0:1 (no GID fits NCCL_IB_GID_INDEX=3' "$tmp/out0"; }
+verdict "a setting that leaves no RDMA port: TCP with a warning that names it" no_port
 pair site pvrdma "$info NCCL_IB_HCA=mlx9,vmw_pvrdma0" $info $p2p
 rest_is_used() { by_rdma && grep -q 'warns: .*NCCL_IB_HCA=mlx9,vmw_pvrdma0: no RDMA device is called "mlx9"; there are: vmw_pvrdma0' "$tmp/out0"; }
 verdict "NCCL_IB_HCA with a name that is absent here uses the others" rest_is_used

@@ -170,19 +170,59 @@ TEST_F(Hca, GidPolicyAndItsReasons)
     ASSERT_EQ(t.ports[0].ngids, 1);
     EXPECT_EQ(t.ports[0].gids[0].index, 3);
     o.gids.index = 12;
+    snprintf(o.gid_settings, sizeof o.gid_settings, "NCCL_IB_GID_INDEX=12");
     ASSERT_EQ(scan("profile roce"), 0);
     EXPECT_EQ(t.nports, 0);
-    EXPECT_TRUE(left_out("mlx5_0:1 (no usable GID")) << t.left_out;
+    EXPECT_TRUE(left_out("mlx5_0:1 (no GID fits NCCL_IB_GID_INDEX=12: 0 fe80:")) << t.left_out;
+    EXPECT_TRUE(t.by_setting);
     o.gids.index = 16;
+    snprintf(o.gid_settings, sizeof o.gid_settings, "NCCL_PVRDMA_GID_INDEX=16");
     ASSERT_EQ(scan("profile roce"), 0);
     EXPECT_EQ(t.nports, 0);
-    EXPECT_TRUE(left_out("GID index 16 is outside its table of 16 rows, 0 to 15")) << t.left_out;
+    EXPECT_TRUE(left_out("(NCCL_PVRDMA_GID_INDEX=16 is outside its GID table of 16 rows, 0 to 15)"))
+        << t.left_out;
+    EXPECT_TRUE(t.by_setting);
     o.gids.index = -1;
     ASSERT_EQ(scan("profile roce\ngid * 1 clear all"), 0);
     EXPECT_EQ(t.nports, 0);
     EXPECT_EQ(t.nhcas, 0) << "a device without a usable port is closed again";
     EXPECT_TRUE(left_out("mlx5_0:1 (its GID table is empty: give sveth0 an address)"))
         << t.left_out;
+    EXPECT_FALSE(t.by_setting);
+}
+
+// As in NCCL, the settings of GIDs are those of RoCE.
+TEST_F(Hca, InfinibandIgnoresTheGidPolicy)
+{
+    for (int index : {3, 600}) {
+        o.gids.index = index;
+        ASSERT_EQ(scan("profile ib"), 0);
+        ASSERT_EQ(t.nports, 1) << t.left_out;
+        EXPECT_EQ(t.ports[0].ngids, 1);
+        EXPECT_EQ(strstr(t.ports[0].why, "not:"), nullptr) << t.ports[0].why;
+    }
+}
+
+// A port that is down is left out for that, whatever the settings are, and an exclusion is the user's intention.
+TEST_F(Hca, SettingsThatLeaveOutAnActivePortAreKnown)
+{
+    struct {
+        const char *hca, *down, *says;
+        bool by_setting;
+    } const cases[] = {
+        {"mlx5_0:3", "", "mlx5_0:1 (not in NCCL_IB_HCA=mlx5_0:3)", true},
+        {"mlx5_0:3", "\nport * 1 down\nport * 2 down", "mlx5_0:2 (port is down)", false},
+        {"mlx5_0:1", "\nport * 1 down", "mlx5_0:2 (not in NCCL_IB_HCA=mlx5_0:1)", true},
+        {"mlx5_0:1", "\nport * 2 down", "mlx5_0:2 (port is down)", false},
+        {"", "\nport * 1 down\nport * 2 down", "mlx5_0:1 (port is down)", false},
+        {"^mlx5_0", "", "mlx5_0:2 (excluded by NCCL_IB_HCA=^mlx5_0)", false},
+    };
+    for (auto &c : cases) {
+        o.hca = c.hca;
+        ASSERT_EQ(scan(std::string("profile roce\nset ports 2") + c.down), 0) << err.reason[0];
+        EXPECT_TRUE(left_out(c.says)) << t.left_out;
+        EXPECT_EQ(t.by_setting, c.by_setting) << t.left_out;
+    }
 }
 
 // Old libraries have no call for the whole table. It is read row by row, with the types from sysfs.
@@ -265,7 +305,8 @@ TEST_F(Hca, FilterNamesWhatExists)
     ASSERT_EQ(t.nports, 3);
     EXPECT_STREQ(t.ports[0].name, "mlx5_1:2");
     EXPECT_STREQ(t.ports[1].name, "mlx5_2:1");
-    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_IB_HCA)")) << t.left_out;
+    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_IB_HCA=mlx5_1:2,mlx5_2)")) << t.left_out;
+    EXPECT_TRUE(t.by_setting);
     o.hca = "^mlx5_1";
     ASSERT_EQ(scan("profile roce\nset devices 3"), 0);
     EXPECT_EQ(t.nports, 2);
@@ -296,7 +337,7 @@ TEST_F(Hca, TheDevicesThatExistAreUsedAndTheOthersReported)
     EXPECT_STREQ(t.ports[0].name, "mlx5_1:1");
     o.hca_from = "NCCL_PVRDMA_IB_HCA";
     EXPECT_EQ(warnings("profile roce\nset devices 2").find("NCCL_PVRDMA_IB_HCA="), 0u);
-    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_PVRDMA_IB_HCA)")) << t.left_out;
+    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_PVRDMA_IB_HCA=hfi1,mlx5_1,mlx5_9:1)")) << t.left_out;
     for (const char *list : {"", "mlx5_1", "^hfi1"}) {
         o.hca = list;
         EXPECT_EQ(warnings("profile roce\nset devices 2"), "") << list;

@@ -130,6 +130,32 @@ TEST_F(CheckStart, AdaptersAreOpenedInAProcessOfTheirOwn)
     r = check(adapters + "NCCL_IB_ADDR_RANGE=foo", "--interval 0 --all check");
     EXPECT_SAYS(squeeze(r.out), "settings environment: no RDMA port is used: NCCL_IB_ADDR_RANGE");
     EXPECT_SAYS(squeeze(r.out), "OK interfaces lo: the plugin uses it");
+    // Each of these settings leaves no port.
+    const Row rows[] = {
+        {"NCCL_IB_GID_INDEX=3", 0, "vmw_pvrdma0:1 (no GID fits NCCL_IB_GID_INDEX=3: 0 "},
+        {"NCCL_PVRDMA_GID_INDEX=300", 0,
+         "vmw_pvrdma0:1 (NCCL_PVRDMA_GID_INDEX=300 is outside its GID table of 255 rows"},
+        {"NCCL_IB_ROCE_VERSION_NUM=1 NCCL_PVRDMA_ADDR_FAMILY=ipv4", 0,
+         "no GID fits NCCL_IB_ROCE_VERSION_NUM=1, NCCL_PVRDMA_ADDR_FAMILY=AF_INET: 0 "},
+        {"NCCL_IB_HCA=vmw_pvrdma0:2", 0, "vmw_pvrdma0:1 (not in NCCL_IB_HCA=vmw_pvrdma0:2)"},
+    };
+    std::string no_port = "settings leave no RDMA port, so RDMA is not used; correct or unset "
+                          "them, or set NCCL_PVRDMA_TRANSPORT=tcp: ";
+    for (const Row &row : rows) {
+        r = check(adapters + row.env);
+        EXPECT_SAYS(squeeze(r.out), "WARN interfaces devices: " + no_port);
+        EXPECT_SAYS(squeeze(r.out), row.says);
+        EXPECT_EQ(std::string::npos, r.out.find("although there are RDMA")) << "said twice";
+        r = check(adapters + row.env + " NCCL_PVRDMA_STRICT=1");
+        EXPECT_SAYS(squeeze(r.out), "the plugin refuses to start: " + no_port);
+        EXPECT_EQ(1, r.status);
+    }
+    for (const Row &row : {Row{"PVN_SOFTVERBS_SET='port * 1 down'", 0, "(port is down)"},
+                           Row{"NCCL_IB_HCA=^vmw_pvrdma0", 0, "(excluded by NCCL_IB_HCA="}}) {
+        r = check(adapters + row.env, "--interval 0 --all check");
+        EXPECT_SAYS(squeeze(r.out), row.says);
+        EXPECT_EQ(std::string::npos, squeeze(r.out).find("settings leave")) << row.env;
+    }
     // softverbs ends its process if this variable is wrong.
     r = check(adapters + "PVN_SOFTVERBS_SET=nonsense");
     EXPECT_SAYS(squeeze(r.out), "FAIL interfaces devices: the process that looked for devices was "

@@ -155,6 +155,18 @@ TEST_F(Param, DefaultsComeFromTheTable)
     EXPECT_TRUE(warnings.empty());
 }
 
+TEST_F(Param, ASettingIsNamedByTheVariableThatMadeIt)
+{
+    char text[64] = "x";
+
+    ASSERT_EQ(0, read({"NCCL_IB_GID_INDEX=3", "NCCL_IB_PKEY=2", "NCCL_PVRDMA_PKEY=0x10"}));
+    EXPECT_STREQ("NCCL_IB_GID_INDEX=3",
+                 pvn_param_setting(&params, "GID_INDEX", text, sizeof(text)));
+    EXPECT_STREQ("NCCL_PVRDMA_PKEY=16", pvn_param_setting(&params, "PKEY", text, sizeof(text)));
+    EXPECT_STREQ("", pvn_param_setting(&params, "ADDR_RANGE", text, sizeof(text)));
+    EXPECT_STREQ("NCCL_PVRDMA", pvn_param_setting(&params, "PKEY", text, 12)) << "cut";
+}
+
 TEST_F(Param, NullEnvironmentIsEmpty)
 {
     EXPECT_EQ(0, pvn_params_read(&params, nullptr, &err));

@@ -257,7 +257,8 @@ static int add_loopback(const struct start *s, struct pvn_topo_checks *checks)
 /* Adds a row for RDMA devices that the machine has and the plugin does not use. */
 static int add_unused(const struct tool *t, const struct start *s, struct pvn_topo_checks *checks)
 {
-    if (s->adapters || !s->may_use_rdma || t->topo->nrdmas == 0 || !s->left_out[0] || s->range[0])
+    if (s->adapters || !s->may_use_rdma || t->topo->nrdmas == 0 || !s->left_out[0] || s->range[0] ||
+        is_said(s, "RDMA is not used"))
         return 0;
     return add(checks, "interfaces", PVN_TOPO_LEVEL_WARN, "RDMA",
                "see the rows of its ports; where TCP is meant, NCCL_PVRDMA_TRANSPORT=tcp",
