@@ -321,7 +321,7 @@ TEST_F(Conf, ValuesAreWhatNcclTakesThemFor)
         {"\\\" #NCCL_C\\\"", "1" + none},
         {"NCCL_HASH", "a#b"},
         {"NCCL_REMARK", "a # b (NCCL takes the # and what follows it" + part},
-        {"NCCL_DOS", "a\\r (NCCL takes the CR at its end (a DOS file)" + part},
+        {"NCCL_DOS", "a\\r (NCCL before 2.30 takes the CR at its end (a DOS file)" + part},
         {"NCCL_SPACE", " a (NCCL takes the spaces around it" + part},
         {"NCCL_QUOTE", "\\\"a\\\" (NCCL takes the quotes" + part},
         {"NCCL_EQUALS", "a=b"},
@@ -343,15 +343,21 @@ TEST_F(Conf, ValuesAreWhatNcclTakesThemFor)
 TEST_F(Conf, CommandsGoByThem)
 {
     std::ofstream(dir.path + "/own.conf") << "NCCL_NET=misspelt\nNCCL_IB_DISABLE=1\n"
-                                             "NCCL_SOCKET_IFNAME=no-such\nOTHER=a\n";
+                                             "NCCL_SOCKET_IFNAME=no-such\nOTHER=a\n"
+                                             "NCCL_PVRDMA_TC=8\r\n";
     const std::string conf = nobody + "NCCL_CONF_FILE=own.conf ";
     std::string out = run_tool(dir.path, "check", conf).out;
     EXPECT_NE(std::string::npos, out.find("misspelt")) << out;
     EXPECT_EQ(std::string::npos,
               run_tool(dir.path, "check", conf + "NCCL_NET=").out.find("misspelt"));
     EXPECT_EQ(std::string::npos, run_tool(dir.path, "--no-env check", conf).out.find("misspelt"));
+    EXPECT_EQ("pvn-topo: own.conf sets NCCL_NET, NCCL_IB_DISABLE, NCCL_SOCKET_IFNAME, "
+              "NCCL_PVRDMA_TC, as for NCCL\n",
+              run_tool(dir.path, "params", conf).err);
     out = run_tool(dir.path, "params", conf).out;
     EXPECT_NE(std::string::npos, out.find("NCCL_PVRDMA_SOCKET_IFNAME=no-such")) << out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_PVRDMA_TC=8 "))
+        << "NCCL 2.30 drops the CR: " << out;
     EXPECT_NE(std::string::npos, out.find("NCCL_PVRDMA_TRANSPORT=tcp")) << out;
     std::ofstream(dir.path + "/guest.tar", std::ios::binary) << vmware_guest({}).tar();
     out = run_tool(dir.path, "--root guest.tar pairs", conf).out;
@@ -371,16 +377,21 @@ TEST_F(Conf, TheUsersFileComesBeforeTheSystems)
     if (std::system("unshare -m sh -c 'mount -t tmpfs pvn-conf /etc' 2>/dev/null") != 0)
         GTEST_SKIP() << "mounting takes root";
     std::ofstream(dir.path + "/.nccl.conf") << "NCCL_A=home\nNCCL_B=home\n";
+    ASSERT_EQ(0, mkdir((dir.path + "/other").c_str(), 0700));
+    std::ofstream(dir.path + "/other/.nccl.conf") << "NCCL_A=database\n";
     std::ofstream(dir.path + "/own.conf") << "NCCL_A=own\nNCCL_B=own\n";
     std::ofstream(dir.path + "/all.sh")
         << "mount -t tmpfs pvn-conf /etc\n"
            "echo root:x:0:0::"
         << dir.path
-        << ":/bin/sh >/etc/passwd\n"
+        << "/other:/bin/sh >/etc/passwd\n"
            "printf 'NCCL_B=etc\\nNCCL_C=etc\\n' >/etc/nccl.conf\n"
-           "export HOME=/nonexistent "
-        << nobody
+           "export HOME="
+        << dir.path << " " << nobody
         << "\n"
+           "$PVN_TOPO params >/dev/null 2>homes.txt\n"
+           "$PVN_TOPO --interval 0 check >rows.txt\n"
+           "HOME=/nonexistent $PVN_TOPO --interval 0 --json check >nowhere.json\n"
            "$PVN_TOPO --interval 0 --json check >home.json\n"
            "NCCL_CONF_FILE= $PVN_TOPO --interval 0 --json check >empty.json\n"
            "NCCL_CONF_FILE=own.conf $PVN_TOPO --interval 0 --json check >own.json\n"
@@ -392,6 +403,19 @@ TEST_F(Conf, TheUsersFileComesBeforeTheSystems)
     const Map home = {{"NCCL_A", "home"}, {"NCCL_B", "home"}, {"NCCL_C", "etc"}};
     EXPECT_EQ(home, facts(read_file(dir.path + "/home.json")));
     EXPECT_EQ(home, facts(read_file(dir.path + "/empty.json")));
+    EXPECT_EQ((Map{{"NCCL_B", "etc"}, {"NCCL_C", "etc"}}),
+              facts(read_file(dir.path + "/nowhere.json")));
+    const std::string homes = "NCCL before 2.30 reads " + dir.path +
+                              "/other/.nccl.conf (the home directory of the password database), "
+                              "from 2.30 on " +
+                              dir.path + "/.nccl.conf (HOME)";
+    EXPECT_EQ("pvn-topo: " + dir.path +
+                  "/.nccl.conf sets NCCL_A, NCCL_B; /etc/nccl.conf sets NCCL_C, as for NCCL\n"
+                  "pvn-topo: " +
+                  homes + "; NCCL_CONF_FILE names a file for both\n",
+              read_file(dir.path + "/homes.txt"));
+    const std::string rows = squeeze(read_file(dir.path + "/rows.txt"));
+    EXPECT_NE(std::string::npos, rows.find("WARN settings nccl.conf: " + homes)) << rows;
     EXPECT_EQ((Map{{"NCCL_A", "own"}, {"NCCL_B", "own"}, {"NCCL_C", "etc"}}),
               facts(read_file(dir.path + "/own.json")));
     EXPECT_EQ((Map{{"NCCL_B", "etc"}, {"NCCL_C", "etc"}}),

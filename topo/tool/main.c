@@ -13,10 +13,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "plugin/tools/nccl_conf.h"
 #include "plugin/tools/std_fds.h"
 #include "topo/tool/base/output.h"
 #include "topo/tool/check/check.h"
-#include "topo/tool/check/facts.h"
 #include "topo/tool/load/load.h"
 #include "topo/tool/options.h"
 #include "topo/tool/overview.h"
@@ -130,7 +130,9 @@ int main(int argc, char **argv)
     /* gather writes its own file. The output of --watch goes to the file directly, because it has
      * no end. */
     if (!t.ignore_env)
-        tool_take_nccl_conf();
+        pvn_nccl_conf_take();
+    if (!t.ignore_env && command == TOOL_PARAMS)
+        pvn_nccl_conf_say("pvn-topo");
     if (t.output && t.watch_s == 0 && command != TOOL_GATHER)
         return run_to_file(&t, command, argc - optind, argv + optind);
     bool redirect = t.output && t.watch_s > 0;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "plugin/tools/nccl_conf.h"
 #include "plugin/tools/sha256.h"
 #include "topo/tool/base/json.h"
 #include "topo/tool/check/key_file.h"
@@ -344,8 +345,14 @@ static void add_variable(json_t *all, const char *entry)
     }
 }
 
+/* Whose environment it is. */
+struct owner {
+    uid_t user;
+    char home[1024]; /* HOME; "" if it is not set */
+};
+
 /* Reads a process's environment, which only its user and root may do. */
-static bool read_process(json_t *all, unsigned long long pid, uid_t *user)
+static bool read_process(json_t *all, unsigned long long pid, struct owner *owner)
 {
     struct stat st;
     char path[64], *entry = NULL;
@@ -354,9 +361,14 @@ static bool read_process(json_t *all, unsigned long long pid, uid_t *user)
     FILE *f = fopen(path, "re");
     bool read = f != NULL;
     if (f && fstat(fileno(f), &st) == 0)
-        *user = st.st_uid;
-    while (f && getdelim(&entry, &cap, '\0', f) > 0)
+        owner->user = st.st_uid;
+    if (f)
+        owner->home[0] = '\0';
+    while (f && getdelim(&entry, &cap, '\0', f) > 0) {
         add_variable(all, entry);
+        if (strncmp(entry, "HOME=", 5) == 0)
+            snprintf(owner->home, sizeof(owner->home), "%s", entry + 5);
+    }
     free(entry);
     if (f)
         fclose(f);
@@ -385,22 +397,24 @@ static void add_environment(const struct tool *t, json_t *facts)
     extern char **environ;
     struct stat_list list = {0};
     json_t *all = json_object(), *value;
-    const char *name;
-    uid_t user = getuid();
+    const char *name, *home = getenv("HOME");
+    struct owner owner = {.user = getuid()};
     int seen = 0;
+    snprintf(owner.home, sizeof(owner.home), "%s", home ? home : "");
     stat_read(&list);
     for (int i = 0; i < list.n; i++)
         if (list.file[i].life == PVN_STATS_ALIVE)
-            seen += read_process(all, list.file[i].head.id.pid, &user);
+            seen += read_process(all, list.file[i].head.id.pid, &owner);
     stat_list_free(&list);
     for (char **e = environ; seen == 0 && !t->ignore_env && e && *e; e++)
-        if (!tool_is_from_nccl_conf(*e))
+        if (!pvn_nccl_conf_has(*e))
             add_variable(all, *e);
     json_object_foreach(all, name, value)
         add_fact(facts, seen ? "environment" : "shell", name, json_string_value(value));
-    add_key(t, facts, all, user);
+    add_key(t, facts, all, owner.user);
     name = json_string_value(json_object_get(all, "NCCL_CONF_FILE"));
-    facts_nccl_conf(facts, all, name && strcmp(name, "(empty)") != 0 ? name : NULL, user);
+    facts_nccl_conf(facts, all, name && strcmp(name, "(empty)") != 0 ? name : NULL,
+                    owner.home[0] ? owner.home : NULL);
     json_decref(all);
 }
 

@@ -4,8 +4,6 @@
 #ifndef PVN_TOPO_TOOL_FACTS_H
 #define PVN_TOPO_TOOL_FACTS_H
 
-#include <sys/types.h>
-
 #include "topo/tool/base/tool.h"
 
 struct json_t;
@@ -14,14 +12,9 @@ struct json_t;
 struct json_t *json_facts(const struct tool *t);
 
 /* Appends the variables that NCCL's configuration files add to an environment (an object, by name).
- * file: the value of NCCL_CONF_FILE or NULL; user: the owner of .nccl.conf. */
+ * file, home: the values of NCCL_CONF_FILE and HOME, or NULL. */
 void facts_nccl_conf(struct json_t *facts, const struct json_t *environment, const char *file,
-                     uid_t user);
-
-/* Adds these variables to this process's environment before a command reads it, as NCCL does.
- * tool_is_from_nccl_conf: true if an entry NAME=VALUE comes from a file. */
-void tool_take_nccl_conf(void);
-bool tool_is_from_nccl_conf(const char *entry);
+                     const char *home);
 
 /* The file of the n-th plugin that NCCL loads. NCCL_NET_PLUGIN is a list of names
  * (libnccl-net-NAME.so) or files; if unset it counts as "pvrdma". False if there is no such

@@ -24,6 +24,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/param.h"
 #include "plugin/comm/device.h"
+#include "plugin/tools/nccl_conf.h"
 #include "topo/tool/base/tool.h"
 #include "topo/tool/show/show.h"
 
@@ -201,6 +202,11 @@ static int add_settings(const struct tool *t, const struct start *s, struct pvn_
     int rc = 0;
     bool fine = !s->refused[0] && !s->no_key[0] && !s->range[0] && s->of_settings == 0;
     bool rdma = s->may_use_rdma && t->topo->nrdmas > 0;
+    char taken[TEXT], homes[TEXT] = "";
+    pvn_nccl_conf_taken(taken, sizeof(taken));
+    if (!t->ignore_env)
+        pvn_nccl_conf_homes(getenv("NCCL_CONF_FILE"), getenv("HOME"), getuid(), homes,
+                            sizeof(homes));
     if (s->refused[0])
         rc = add(checks, "settings", PVN_TOPO_LEVEL_FAIL, "environment", list,
                  "the plugin refuses to start: %s", s->refused);
@@ -217,6 +223,11 @@ static int add_settings(const struct tool *t, const struct start *s, struct pvn_
         rc = add(checks, "settings", PVN_TOPO_LEVEL_OK, "environment", "",
                  "%d of the plugin's parameters %s set, the others are at their defaults", s->set,
                  s->set == 1 ? "is" : "are");
+    if (rc == 0 && taken[0])
+        rc = add(checks, "settings", PVN_TOPO_LEVEL_OK, "nccl.conf", "", "%s", taken);
+    if (rc == 0 && homes[0])
+        rc = add(checks, "settings", PVN_TOPO_LEVEL_WARN, "nccl.conf",
+                 "name a file by NCCL_CONF_FILE, or make both alike", "%s", homes);
     return rc;
 }
 
