@@ -19,6 +19,7 @@
 #include "seal/key.h"
 #include "tools/boot_tcp.h"
 #include "tools/launch_env.h"
+#include "tools/nccl_conf.h"
 #include "tools/pmix.h"
 #include "tools/std_fds.h"
 
@@ -158,6 +159,7 @@ static int print_params(void)
     char text[PVN_ERR_TEXT_LEN];
     int rc;
 
+    pvn_nccl_conf_say("pvn-perf");
     pvn_log_set_level(PVN_LOG_WARN);
     rc = pvn_params_load(&err);
     if (rc) {
@@ -190,6 +192,7 @@ static int run_perf(int argc, char **argv)
     struct place place;
     int rc;
 
+    pvn_nccl_conf_take();
     pvn_run_info_fill(&info, argc, argv);
     rc = pvn_perf_opts_parse(&o, argc, argv);
 
@@ -199,11 +202,15 @@ static int run_perf(int argc, char **argv)
         return print_params();
     if (o.make_key[0])
         return make_key(o.make_key);
-    if (o.mode == PVN_PERF_SERVE)
+    if (o.mode == PVN_PERF_SERVE) {
+        pvn_nccl_conf_say("pvn-perf");
         return pvn_serve(&o);
+    }
     rc = find_place(&place, &o);
     if (rc != PVN_PERF_OK)
         return rc;
+    if (place.rank == 0)
+        pvn_nccl_conf_say("pvn-perf");
     /* Open files before the measurement, because they may not be writable. */
     if (pvn_report_open(&rep, &o, place.rank == 0, &info)) {
         if (place.external)

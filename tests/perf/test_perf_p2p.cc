@@ -368,4 +368,24 @@ TEST(RingDuration, WrongDataOfOneIterationIsCounted)
     EXPECT_NE(std::string::npos, r.err.find("WRONG DATA")) << r.err;
 }
 
+// NCCL puts the variables of its files into the environment of a job, so a measurement has them, too.
+TEST(P2p, NcclsFilesCountAsTheEnvironment)
+{
+    Dir d;
+    std::ofstream(d / "conf") << "NCCL_PVRDMA_TCP_STREAMS=3\nNCCL_IB_TC=104\n"
+                              << "NCCL_PVRDMA_TRANSPORT=udp\n";
+    const std::string env = "NCCL_PVRDMA_TRANSPORT=tcp NCCL_CONF_FILE=" + (d / "conf"),
+                      says = "pvn-perf: " + (d / "conf") +
+                             " sets NCCL_PVRDMA_TCP_STREAMS, NCCL_IB_TC, as for NCCL\n";
+    Outcome r = Perf("--params", env);
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(r.err, says);
+    for (const char *line : {"NCCL_PVRDMA_TCP_STREAMS=3 ", "NCCL_PVRDMA_TC=104 "})
+        EXPECT_NE(r.out.find(line), std::string::npos) << r.out;
+    r = Perf("p2p --time 0.1 --sizes 8 --verbose", env + " NCCL_SOCKET_IFNAME=lo");
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(Count(r.err, says), 1) << r.err;
+    EXPECT_NE((r.out + r.err).find("3 streams"), std::string::npos) << r.out << r.err;
+}
+
 } // namespace
