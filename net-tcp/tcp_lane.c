@@ -79,7 +79,7 @@ static void hurry_late_acks(struct tcp_lane *t)
 static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
 {
     struct tcp_lane *t = tcp_of(l);
-    uint64_t limit = pvn_params_get()->tcp_user_timeout, longest = 0;
+    uint64_t limit = pvn_path_limit(t->cfg.acknowledged), longest = 0;
     (void)peer_ready_ns;
     hurry_late_acks(t);
     if (limit == 0 || t->fenced || l->err.code)

@@ -25,6 +25,8 @@
 #define PVN_PARAM_STR_LEN 512 /* bytes of a text or list value with its final NUL */
 #define PVN_PARAM_MAX     128 /* length of pvn_params.source: the most rows that the table may have */
 
+#define PVN_TCP_USER_TIMEOUT_AUTO UINT64_MAX /* see pvn_path_limit */
+
 enum pvn_transport { PVN_TRANSPORT_AUTO = 0, PVN_TRANSPORT_RDMA, PVN_TRANSPORT_TCP };
 
 /* NCCL_PVRDMA_GPU_MEM and NCCL_PVRDMA_FLUSH. */
@@ -131,7 +133,7 @@ struct pvn_params {
     uint64_t keepalive_idle; /* 0: no keepalive */
     uint64_t keepalive_intvl;
     int keepalive_cnt;
-    uint64_t tcp_user_timeout; /* 0: the kernel's default */
+    uint64_t tcp_user_timeout; /* 0: the kernel's default; or PVN_TCP_USER_TIMEOUT_AUTO */
     uint64_t stall_warn;       /* 0: never */
     uint64_t stall_abort;      /* 0: never */
 

@@ -119,18 +119,11 @@ static const struct pvn_param_word *find_word(const struct pvn_param_def *def, c
     return NULL;
 }
 
-static int parse_int(const struct pvn_param_def *def, const char *text, int64_t *value, char *why,
-                     size_t why_size)
+static int parse_int(const char *text, int64_t *value, char *why, size_t why_size)
 {
-    const struct pvn_param_word *w = find_word(def, text);
     const char *end;
-    int rc;
+    int rc = parse_number(text, &end, value);
 
-    if (w) {
-        *value = w->value;
-        return 0;
-    }
-    rc = parse_number(text, &end, value);
     if (rc == -EINVAL || *end)
         return say(why, why_size, -EINVAL, "is not a whole number");
     return rc ? say(why, why_size, rc, "is out of range") : 0;
@@ -167,20 +160,20 @@ static size_t trim(const char **text)
 static int parse_scalar(const struct pvn_param_def *def, const char *text, int64_t *value,
                         char *why, size_t why_size)
 {
-    const struct pvn_param_word *w;
+    const struct pvn_param_word *w = find_word(def, text);
     int rc;
 
+    if (w) {
+        *value = w->value;
+        return 0;
+    }
     switch (def->type) {
     case PVN_PARAM_BOOL:
         return parse_bool(text, value, why, why_size);
     case PVN_PARAM_ENUM:
-        w = find_word(def, text);
-        if (!w)
-            return say(why, why_size, -EINVAL, "is not a choice");
-        *value = w->value;
-        return 0;
+        return say(why, why_size, -EINVAL, "is not a choice");
     case PVN_PARAM_INT:
-        rc = parse_int(def, text, value, why, why_size);
+        rc = parse_int(text, value, why, why_size);
         break;
     default:
         rc = parse_scaled(def, text, value, why, why_size);
@@ -327,6 +320,8 @@ const char *pvn_param_range(const struct pvn_param_def *def, char *buf, size_t s
         format_value(def, def->min, lo, sizeof(lo));
         format_value(def, def->max, hi, sizeof(hi));
         snprintf(buf, size, "%s to %s", lo, hi);
+        for (w = def->words; w && w->word; w++)
+            pvn_str_append(buf, size, ", or %s", w->word);
         break;
     }
     return buf;

@@ -176,7 +176,8 @@ void pvn_conn_answer(struct pvn_conn *c, uint32_t open)
 
 int pvn_conn_path(struct pvn_conn *c, struct pvn_err *err)
 {
-    uint64_t limit = pvn_params_get()->tcp_user_timeout, silent;
+    bool outlived = c->cfg.resumes || (c->state == PVN_CONN_UP && pvn_conn_failover(c));
+    uint64_t limit = pvn_path_limit(outlived), silent;
 
     if (limit == 0 || c->ctrl.fd < 0 || c->ctrl.eof)
         return 0;

@@ -118,7 +118,7 @@ static bool hung_up(int fd)
 /* True if the control connection in use has ended, or its path is dead. */
 static bool is_lost(struct pvn_link_keep *k, uint64_t now)
 {
-    uint64_t limit = pvn_params_get()->tcp_user_timeout;
+    uint64_t limit = pvn_path_limit(true);
 
     return reports(k->fd, 0) || hung_up(k->fd) ||
            (limit && pvn_path_silent(&k->path, k->fd, now) >= limit);

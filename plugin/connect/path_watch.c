@@ -10,10 +10,14 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/param.h"
 
 /* The pause between two looks, and the most time between two looks that counts. */
 #define LOOK_NS (PVN_NS_PER_S / 2)
 #define GAP_NS  (2 * PVN_NS_PER_S)
+/* pvn_path_limit by default. */
+#define LIMIT_NS (60 * PVN_NS_PER_S)
+#define ALONE_NS (180 * PVN_NS_PER_S)
 /* The kernel counts in ticks of up to 10 ms, and rounds. */
 #define TICKS_NS (50 * PVN_NS_PER_MS)
 
@@ -70,4 +74,13 @@ bool pvn_path_answers(int fd)
 
     return get_info(fd, &info) && info.tcpi_state == TCP_ESTABLISHED && info.tcpi_unacked == 0 &&
            info.tcpi_probes == 0;
+}
+
+uint64_t pvn_path_limit(bool failover)
+{
+    uint64_t limit = pvn_params_get()->tcp_user_timeout;
+
+    if (limit != PVN_TCP_USER_TIMEOUT_AUTO)
+        return limit;
+    return failover ? LIMIT_NS : ALONE_NS;
 }

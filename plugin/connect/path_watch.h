@@ -33,6 +33,13 @@ struct pvn_path_watch {
  */
 uint64_t pvn_path_silent(struct pvn_path_watch *w, int fd, uint64_t now);
 
+/*
+ * Returns for how many ns a path may be silent before it is dead, by NCCL_PVRDMA_TCP_USER_TIMEOUT; 0: no limit.
+ * failover: the comm outlives this path. Otherwise the job would end with it, so auto waits for a machine that stands
+ * still for a minute, for as long as a comm with failover would be dialled: 60 s and FAILOVER_TIMEOUT's 120 s.
+ */
+uint64_t pvn_path_limit(bool failover);
+
 /* True if the peer's kernel has acknowledged all that was sent until now, and neither end has
  * closed. False if that is not known. */
 bool pvn_path_answers(int fd);

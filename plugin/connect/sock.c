@@ -16,6 +16,7 @@
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "connect/path_watch.h"
 
 /* Like socket(2) and accept4(2), errno included, but a child of fork() does not keep the
  * descriptor. */
@@ -127,6 +128,7 @@ void pvn_sock_set_class(int fd, int traffic_class)
 
 int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct pvn_err *err)
 {
+    uint64_t limit = pvn_path_limit(true);
     int fd = make_socket(peer->ss_family);
 
     if (fd < 0)
@@ -135,9 +137,9 @@ int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct
     pvn_sock_set_class(fd, traffic_class);
     /* The kernel counts this timeout while dialling only: pvn_sock_connected clears it, see
      * path_watch.h. */
-    if (pvn_params_get()->tcp_user_timeout)
+    if (limit)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT",
-                (int)(pvn_params_get()->tcp_user_timeout / PVN_NS_PER_MS));
+                (int)(limit / PVN_NS_PER_MS));
     return fd;
 }
 

@@ -16,12 +16,14 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/netns.h"
 
 extern "C" {
 #include "base/clock.h"
+#include "base/param.h"
 #include "connect/path_watch.h"
 }
 
@@ -165,6 +167,37 @@ TEST(PathWatch, ThePastBeforeTheFirstUnansweredSegmentDoesNotCount)
     });
     if (!why.empty())
         GTEST_SKIP() << why;
+}
+
+// The limits by this setting: of a comm that outlives the path, and of one that does not.
+std::pair<uint64_t, uint64_t> limits_by(std::string setting)
+{
+    char *const envp[] = {&setting[0], nullptr};
+    static pvn_params params;
+
+    EXPECT_EQ(0, pvn_params_read(&params, envp, nullptr));
+    pvn_params_override(&params);
+    const std::pair<uint64_t, uint64_t> both = {pvn_path_limit(true), pvn_path_limit(false)};
+    pvn_params_override(nullptr);
+    return both;
+}
+
+// A virtual machine may stand still for more than a minute. A job that would end with the path waits as long as one that
+// dials for FAILOVER_TIMEOUT after the path's end.
+TEST(PathWatch, WaitsLongerWhereTheJobWouldEnd)
+{
+    const uint64_t s = PVN_NS_PER_S;
+    const pvn_params *p = pvn_params_get();
+
+    EXPECT_EQ(std::make_pair(60 * s, 60 * s + p->failover_timeout),
+              limits_by("NCCL_PVRDMA_TCP_USER_TIMEOUT=auto"));
+    EXPECT_EQ(60 * s, pvn_path_limit(true)) << "by default, too";
+    EXPECT_EQ(pvn_path_limit(false),
+              p->keepalive_idle + static_cast<uint64_t>(p->keepalive_cnt) * p->keepalive_intvl)
+        << "idle connections, by the kernel";
+    EXPECT_EQ(std::make_pair(7 * s, 7 * s), limits_by("NCCL_PVRDMA_TCP_USER_TIMEOUT=7s"));
+    EXPECT_EQ(std::make_pair(uint64_t{0}, uint64_t{0}),
+              limits_by("NCCL_PVRDMA_TCP_USER_TIMEOUT=0"));
 }
 
 TEST(PathWatch, WhatIsNoTcpSocketIsNotJudged)
