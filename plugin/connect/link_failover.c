@@ -68,20 +68,18 @@ void pvn_link_end(struct pvn_link *l, const struct pvn_err *why, uint64_t receiv
     pvn_link_keep_leave(l);
 }
 
-/* True if there are other paths and this one has had its time: nothing accepts the connection, or
- * the peer's machine has accepted it and acknowledges nothing more. */
+/* True if this attempt has had its time. Nothing accepts it: then a new one gets through sooner than the kernel's next
+ * SYN, which comes later each time, and another path is better than one that has already failed. Or, if there are other
+ * paths, the peer's machine has accepted it and acknowledges nothing more. */
 static bool gets_no_answer(const struct pvn_link *l)
 {
     struct pvn_link_failover *f = l->failover;
-    uint64_t now = pvn_now_ns();
+    bool more = pvn_paths_more(&l->paths);
+    uint64_t now = pvn_now_ns(), limit = pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
 
-    if (!pvn_paths_more(&l->paths))
-        return false;
     if (f->next->state == PVN_CONN_DIAL)
-        return f->next->attempts > 0 ||
-               now - f->dialled_ns > pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
-    return pvn_path_silent(&f->silence, f->next->ctrl.fd, now) >
-           pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
+        return (more && f->next->attempts > 0) || now - f->dialled_ns > limit;
+    return more && pvn_path_silent(&f->silence, f->next->ctrl.fd, now) > limit;
 }
 
 static int dial(struct pvn_link *l, struct pvn_err *err)

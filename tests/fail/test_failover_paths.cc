@@ -5,6 +5,9 @@
 
 #include <poll.h>
 
+#include <fstream>
+#include <set>
+
 using namespace nccl;
 
 namespace
@@ -75,6 +78,49 @@ TEST(FailoverSending, EveryAddressRefusesForATime)
                 t.other = raw::Listener(port);
                 t.s.accept_again_at(t.other);
                 t.s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+    });
+}
+
+// The local ports of all connections to this port that nothing has answered.
+std::set<std::string> unanswered(uint16_t port)
+{
+    std::ifstream in("/proc/net/tcp");
+    std::string slot, local, peer, state, rest;
+    std::set<std::string> found;
+    char hex[8];
+    snprintf(hex, sizeof(hex), ":%04X", port);
+    std::getline(in, rest);
+    while (in >> slot >> local >> peer >> state && std::getline(in, rest))
+        if (state == "02" && peer.find(hex) != std::string::npos)
+            found.insert(local);
+    return found;
+}
+
+// Nothing answers on the only path, as while the peer's machine stands still. The kernel sends a SYN again after ever
+// longer pauses, so new attempts are made.
+TEST(FailoverSending, TheOnlyPathIsDialledAgainAndAgain)
+{
+    alone([] {
+        Sending s;
+        s.goes_on(
+            [&] {
+                std::set<std::string> attempts;
+                EXPECT_EQ(0, listen(s.l.s.fd, 0));
+                raw::Sock waits = raw::dial(s.l.port); // the listener's only place
+                s.lose();
+                EXPECT_TRUE(eventually(
+                    [&] {
+                        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                        attempts.merge(unanswered(s.l.port));
+                        return attempts.size() >= 2;
+                    },
+                    20));
+                EXPECT_EQ(0, listen(s.l.s.fd, 16));
+                s.l.accept();
+                s.accept_again();
+                s.next.ctrl.send(report_frame(nothing_yet()));
             },
             1);
     });
