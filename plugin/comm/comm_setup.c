@@ -585,8 +585,8 @@ static void say_what_it_did(const struct pvn_comm *c)
              c->link.sender ? "sending" : "receiving", s->msgs, s->bytes, doorbells, lanes);
 }
 
-/* Lets a receiver that is done answer a peer that connects again, for a moment: its last
- * acknowledgement may have been lost with the lanes. */
+/* Lets a receiver that is done answer a peer that connects again: its last acknowledgement may have been lost with
+ * the lanes, and the peer's machine may stand still meanwhile. */
 static void linger(struct pvn_comm *c)
 {
     if (!c->link.sender && !c->end.failed && pvn_engine_pending(c->engine) == 0 &&

@@ -141,6 +141,8 @@ void comm_workers_finish(bool lingering, bool unmapping)
     void *unused = NULL;
 
     pthread_mutex_lock(&lock);
+    if (lingering && is_idle(lingering))
+        pvn_link_back_end_soon();
     /* A closed comm does not wake the threads while others need them. */
     if (is_idle(lingering) || (users == 0 && workers[TRIES].running))
         pvn_link_back_wake();

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/param.h"
 #include "base/thread.h"
 #include "connect/handshake.h"
 #include "connect/listener.h"
@@ -24,10 +25,12 @@ enum { ATTEMPTS_LOGGED = 4 };
 #define STABLE_NS (60 * PVN_NS_PER_S)
 /* Pauses of the trying thread: while a connection is being made; while one may come in; while all
  * links have their best lanes. */
-#define BUSY_NS   (PVN_NS_PER_MS)
-#define IDLE_NS   (50 * PVN_NS_PER_MS)
-#define WATCH_NS  (200 * PVN_NS_PER_MS)
-#define LINGER_NS PVN_NS_PER_S
+#define BUSY_NS  (PVN_NS_PER_MS)
+#define IDLE_NS  (50 * PVN_NS_PER_MS)
+#define WATCH_NS (200 * PVN_NS_PER_MS)
+/* An attempt that LINGERS does so for FAILOVER_TIMEOUT, for as long as the peer may dial, or for END_NS from when
+ * the process has no more use for the plugin. */
+#define END_NS PVN_NS_PER_S
 /* If the open sends have not ended in DRAINS, the link is UP for this long before it drains
  * again. */
 #define DRAIN_PAUSE_NS PVN_NS_PER_S
@@ -293,6 +296,17 @@ void pvn_link_back_wait(unsigned *seen, uint64_t ns)
     pthread_mutex_unlock(&lock);
 }
 
+void pvn_link_back_end_soon(void)
+{
+    uint64_t until = pvn_now_ns() + END_NS;
+
+    pthread_mutex_lock(&lock);
+    for (struct pvn_link_tries *t = all; t; t = t->next)
+        if (t->lingers_ns > until)
+            t->lingers_ns = until;
+    pthread_mutex_unlock(&lock);
+}
+
 void pvn_link_back_wake(void)
 {
     pthread_mutex_lock(&lock);
@@ -417,7 +431,7 @@ void pvn_link_back_linger(struct pvn_link *l, uint64_t received)
         return;
     pthread_mutex_lock(&lock);
     l->back.tries->received = received;
-    l->back.tries->lingers_ns = pvn_now_ns() + LINGER_NS;
+    l->back.tries->lingers_ns = pvn_now_ns() + pvn_params_get()->failover_timeout;
     pthread_mutex_unlock(&lock);
     leave(l, LINGERS);
 }

@@ -14,8 +14,8 @@
  *               acceptor when the peer's HELLO has come
  *     READY     it is up and better than the one in use; the link takes it, or it is lost: TRIES
  *     TAKEN     the link has taken it; no other one is made meanwhile
- *     LINGERS   acceptor: the comm was closed in a failover and has received all messages; for a
- *               second its peer, which may connect again, is answered with their number
+ *     LINGERS   acceptor: the comm was closed in a failover and has received all messages; its
+ *               peer, which may connect again, is answered with their number
  *     STOPPED   the link has no pointer to it any more; the trying thread frees it, so a comm can be closed
  *               while its attempt blocks
  *
@@ -29,7 +29,8 @@
  *
  * Threads: try runs in the trying thread (pvn-failback). answer runs in the answering thread
  * (pvn-answer), and makes no call of an adapter, so that a sick adapter of one comm delays no
- * answer of another. received, any, all_stopped, wait and wake: any thread. The others: as link.h.
+ * answer of another. received, any, all_stopped, wait, wake and end_soon: any thread. The others: as
+ * link.h.
  */
 #ifndef PVN_CONNECT_LINK_BACK_H
 #define PVN_CONNECT_LINK_BACK_H
@@ -45,7 +46,7 @@
 void pvn_link_back_start(struct pvn_link *l);
 void pvn_link_back_stop(struct pvn_link *l);
 /* The comm is closed in a failover and has received this number of messages, all that were to come:
- * LINGERS. */
+ * LINGERS, for FAILOVER_TIMEOUT. */
 void pvn_link_back_linger(struct pvn_link *l, uint64_t received);
 /* The lanes in use are lost. If they were so soon after a return, the pause before the next attempt
  * doubles. */
@@ -74,6 +75,8 @@ bool pvn_link_back_answer(void);
 /* Waits until something has changed since *seen (0 at first), for ns at most. */
 void pvn_link_back_wait(unsigned *seen, uint64_t ns);
 void pvn_link_back_wake(void);
+/* Ends all that LINGERS within a second, for the end of the process or of its use of the plugin. */
+void pvn_link_back_end_soon(void);
 /* True if there is an attempt in any state. */
 bool pvn_link_back_any(void);
 /* True if all attempts are STOPPED; with `lingering`, LINGERS counts as well. */
