@@ -8,12 +8,14 @@ pvn_docsdir = $(docdir)/docs
 dist_pvn_docs_DATA = plugin/docs/cluster.md plugin/docs/messages.md plugin/docs/security.md plugin/docs/troubleshooting.md plugin/docs/vsphere.md
 
 # Its own compiler and no libtool, since it has to run here also where the plugin is built for another machine.
+# Fortified everywhere, as it is by Ubuntu's gcc: the C library then ends a program that uses %2$s and not %1$s.
+pages_cflags = -std=gnu11 -O1 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 pages_sources = plugin/docs/pages.c plugin/base/err.c plugin/base/hints.c plugin/base/nccl_vars.c \
     plugin/base/param_print.c plugin/base/param_table.c plugin/base/param_value.c
 EXTRA_DIST += plugin/docs/pages.c plugin/docs/nccl-net-pvrdma.7.in
 plugin/docs/pages: $(pages_sources) plugin/base/err.h plugin/base/hints.h plugin/base/nccl_vars.h plugin/base/param.h config.h
 	$(AM_V_GEN)$(MKDIR_P) plugin/docs && cd $(srcdir) && \
-	    $(CC_FOR_BUILD) -std=gnu11 -O1 -DHAVE_CONFIG_H -I$(abs_builddir) -I. -Iplugin -o $(abs_builddir)/$@ $(pages_sources)
+	    $(CC_FOR_BUILD) $(pages_cflags) -DHAVE_CONFIG_H -I$(abs_builddir) -I. -Iplugin -o $(abs_builddir)/$@ $(pages_sources)
 
 plugin/docs/nccl-net-pvrdma.7: plugin/docs/nccl-net-pvrdma.7.in plugin/docs/pages
 	$(AM_V_GEN)plugin/docs/pages parameters >$@.parameters && plugin/docs/pages variables >$@.variables && \
@@ -29,7 +31,7 @@ tool_pages_sources = plugin/docs/tool_pages.c plugin/perf/options/opts_table.c t
 plugin/docs/tool_pages: $(tool_pages_sources) plugin/tools/options.h plugin/perf/options/opts.h \
     plugin/perf/options/opts_table.h topo/tool/options.h topo/tool/base/tool.h config.h
 	$(AM_V_GEN)$(MKDIR_P) plugin/docs && cd $(srcdir) && \
-	    $(CC_FOR_BUILD) -std=gnu11 -O1 -DHAVE_CONFIG_H -I$(abs_builddir) -I. -Iplugin -o $(abs_builddir)/$@ $(tool_pages_sources)
+	    $(CC_FOR_BUILD) $(pages_cflags) -DHAVE_CONFIG_H -I$(abs_builddir) -I. -Iplugin -o $(abs_builddir)/$@ $(tool_pages_sources)
 
 plugin/perf/pvn-perf.1: plugin/perf/pvn-perf.1.in plugin/docs/tool_pages
 	$(AM_V_GEN)$(MKDIR_P) plugin/perf && plugin/docs/tool_pages pvn-perf man <$(srcdir)/plugin/perf/pvn-perf.1.in >$@.new && mv $@.new $@

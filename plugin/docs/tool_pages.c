@@ -71,8 +71,10 @@ static int print_completion(const struct pvn_options *all)
     for (const struct pvn_option *row = all->rows; row->name; row++) {
         if (!row->arg || pvn_option_optional(row))
             continue;
-        printf(row->letter ? "    -%c | --%s) words=\"" : "    --%2$s) words=\"", row->letter,
-               row->name);
+        printf("    ");
+        if (row->letter)
+            printf("-%c | ", row->letter);
+        printf("--%s) words=\"", row->name);
         print_words(row);
         printf("\" ;;\n");
     }
