@@ -28,7 +28,13 @@ AC_DEFUN([PVN_CHECK_OPENSSL], [
 #error older
 #endif]])], [pvn_cv_openssl=yes], [pvn_cv_openssl=no])])
     AS_IF([test "x$pvn_cv_openssl" != xyes],
-      [AC_MSG_ERROR([openssl/ssl.h of OpenSSL 3 not found: install libssl-dev (Debian, Ubuntu) or openssl-devel, or configure with --without-openssl])])
+      [AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include <openssl/ssl.h>
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+#error newer
+#endif]])],
+        [AC_MSG_ERROR([the headers here are of an OpenSSL before version 3: configure with --without-openssl, and a key (NCCL_PVRDMA_KEY_FILE) is refused, or build on a system with OpenSSL 3 (Debian 12, Ubuntu 22.04, RHEL 9)])])
+       AC_MSG_ERROR([openssl/ssl.h of OpenSSL 3 not found: install libssl-dev (Debian, Ubuntu) or openssl-devel, or configure with --without-openssl])])
     AC_CACHE_CHECK([for linux/tls.h with TLS 1.3], [pvn_cv_linux_tls], [
       AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
 #include <linux/tls.h>

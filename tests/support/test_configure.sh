@@ -43,6 +43,11 @@ mkdir "$work/n" && cd "$work/n" || exit 1
 ! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools pvn_cv_openssl=no >log 2>&1 &&
     grep -q 'install libssl-dev .* or configure with --without-openssl' log
 result $? "headers of OpenSSL 3 that are missing end configure with what to install"
+mkdir -p "$work/old/openssl"
+echo '#define OPENSSL_VERSION_NUMBER 0x101010bfL' | tee "$work/old/openssl/ssl.h" >"$work/old/openssl/kdf.h"
+! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools CPPFLAGS="-I$work/old" >log 2>&1 &&
+    grep -q 'an OpenSSL before version 3: configure with --without-openssl' log
+result $? "headers of OpenSSL 1.1 end configure with what to do"
 ! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools pvn_cv_linux_tls=no >log 2>&1 &&
     grep -q 'linux/tls.h .*: install a newer linux-libc-dev .* or configure with --without-openssl' log
 result $? "headers of a kernel without TLS 1.3 end configure with what to install"
