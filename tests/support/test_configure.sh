@@ -43,6 +43,8 @@ mkdir "$work/n" && cd "$work/n" || exit 1
 ! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools pvn_cv_openssl=no >log 2>&1 &&
     grep -q 'install libssl-dev .* or configure with --without-openssl' log
 result $? "headers of OpenSSL 3 that are missing end configure with what to install"
+! "$PVN_SRCDIR/configure" -q --disable-shared >log 2>&1 && grep -q -e '--disable-shared: .* configure without this option' log
+result $? "--disable-shared is refused, since the plugin is a shared object"
 mkdir -p "$work/old/openssl"
 echo '#define OPENSSL_VERSION_NUMBER 0x101010bfL' | tee "$work/old/openssl/ssl.h" >"$work/old/openssl/kdf.h"
 ! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools CPPFLAGS="-I$work/old" >log 2>&1 &&
