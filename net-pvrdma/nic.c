@@ -194,6 +194,12 @@ void pvn_rdma_nic_port_is_down(struct pvn_rdma_nic *n, int port)
     port_event(n, port, pvn_now_ns() - PVN_RDMA_GRACE_NS);
 }
 
+static void note_lost(void *context, int what)
+{
+    if (context)
+        atomic_fetch_or((atomic_int *)context, what);
+}
+
 static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
 {
     const char *name = n->v->event_type_str(ev->event_type);
@@ -202,8 +208,8 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
         /* Only the lane that owns the queue fails. The queue, and so its context, lives until the event is
          * acknowledged. */
         pvn_warn("%s: the device reports %s", n->name, name);
-        if (ev->element.cq && ev->element.cq->cq_context)
-            atomic_store((atomic_int *)ev->element.cq->cq_context, 1);
+        if (ev->element.cq)
+            note_lost(ev->element.cq->cq_context, PVN_RDMA_LOST_CQ);
         break;
     case IBV_EVENT_DEVICE_FATAL:
         pvn_warn("%s: the device reports %s", n->name, name);
@@ -228,8 +234,11 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        /* The lane learns of this from the queue pair's failed requests. */
         pvn_warn("%s: %s on QPN 0x%x", n->name, name, ev->element.qp ? ev->element.qp->qp_num : 0);
+        /* The queue pair may have no requests that fail, and its peer would retry for long. The others refuse a
+         * request of the peer, which learns of that at once and knows best what was wrong. */
+        if (ev->event_type == IBV_EVENT_QP_FATAL && ev->element.qp)
+            note_lost(ev->element.qp->qp_context, PVN_RDMA_LOST_QP);
         break;
     default:
         pvn_info(PVN_NET, "%s: event %s", n->name, name);

@@ -33,10 +33,11 @@ int rdma_flush_create(struct rdma_lane *r)
     struct flush_qp *f = &r->flush;
     if (r->cfg.sender || r->cfg.flush != PVN_FLUSH_READ)
         return 0;
-    f->cq = r->cfg.v->create_cq(r->cfg.ctx, READS, &r->cq_lost, NULL, 0);
+    f->cq = r->cfg.v->create_cq(r->cfg.ctx, READS, &r->lost, NULL, 0);
     if (!f->cq)
         return rdma_dead(r, -(errno ? errno : EIO), "creating the completion queue of flushes");
     struct ibv_qp_init_attr a = {
+        .qp_context = &r->lost,
         .send_cq = f->cq,
         .recv_cq = f->cq,
         .qp_type = IBV_QPT_RC,

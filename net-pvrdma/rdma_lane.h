@@ -89,6 +89,10 @@ struct pvn_rdma_registrar {
     void *arg;
 };
 
+/* The context of a lane's completion queues and queue pairs points to an atomic_int. Whoever reads the device's events
+ * sets these bits there when the device has reported an error of the queue. */
+enum { PVN_RDMA_LOST_CQ = 1, PVN_RDMA_LOST_QP = 2 };
+
 /* The lane copies this. It borrows verbs, context and domain, which must outlive it. */
 struct pvn_rdma_lane_cfg {
     const struct pvn_verbs *v;

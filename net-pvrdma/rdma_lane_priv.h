@@ -88,9 +88,8 @@ struct rdma_lane {
     const struct rdma_mode *mode; /* NULL until the ends have agreed on a mode */
     int nqps;                     /* queue pairs in use, as agreed */
     struct ibv_cq *cq;
-    /* Set by nic.c when the device has reported an error of one of the lane's completion queues, whose
-     * context points here. */
-    atomic_int cq_lost;
+    /* Bits of PVN_RDMA_LOST_*. The contexts of the lane's queues point here. */
+    atomic_int lost;
     struct rqp *qp; /* array of cfg.qps */
     struct rdma_offer peer;
     struct pvn_gid_choice gid;

@@ -161,9 +161,12 @@ int rdma_healthy(struct rdma_lane *r)
 {
     if (r->l.err.code)
         return r->l.err.code;
-    if (atomic_load_explicit(&r->cq_lost, memory_order_relaxed))
+    int lost = atomic_load_explicit(&r->lost, memory_order_relaxed);
+    if (lost)
         return rdma_dead(r, -EIO,
-                         "using its completion queue, of which the device reports an error");
+                         lost & PVN_RDMA_LOST_CQ
+                             ? "using its completion queue, of which the device reports an error"
+                             : "using a queue pair, of which the device reports a fatal error");
     return r->cfg.health ? r->cfg.health(r->cfg.health_arg, &r->l.err) : 0;
 }
 

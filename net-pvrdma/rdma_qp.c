@@ -71,7 +71,8 @@ static int fit_completion_queue(struct rdma_lane *r)
 
 static int create_one(struct rdma_lane *r, struct rqp *q)
 {
-    struct ibv_qp_init_attr a = {.send_cq = r->cq,
+    struct ibv_qp_init_attr a = {.qp_context = &r->lost,
+                                 .send_cq = r->cq,
                                  .recv_cq = r->cq,
                                  .qp_type = IBV_QPT_RC,
                                  .cap = {.max_send_wr = send_slots(r),
@@ -110,7 +111,7 @@ int rdma_qps_create(struct rdma_lane *r)
     int fit = fit_completion_queue(r);
     if (fit < 0)
         return fit;
-    r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)completions(r), &r->cq_lost, NULL, 0);
+    r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)completions(r), &r->lost, NULL, 0);
     if (!r->cq)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a completion queue");
     for (int i = 0; i < r->cfg.qps; i++) {

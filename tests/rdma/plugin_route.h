@@ -24,9 +24,9 @@ class PluginRdma : public testing::Test
 
     void TearDown() override
     {
-        for (const char *name :
-             {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_RDMA_SHORT",
-              "NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_VDEVICE", "NCCL_PVRDMA_FAILOVER"})
+        for (const char *name : {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE",
+                                 "NCCL_PVRDMA_RDMA_SHORT", "NCCL_PVRDMA_TRANSPORT",
+                                 "NCCL_PVRDMA_VDEVICE", "NCCL_PVRDMA_FAILOVER", "NCCL_PVRDMA_QPS"})
             unsetenv(name);
     }
 

@@ -143,6 +143,35 @@ TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
     EXPECT_GT(sv::lib().sv_rule_seen("made"), 0) << "the device goes on";
 }
 
+// A queue pair is lost that may have no requests, so none fails. The peer would retry its own for
+// half a minute.
+TEST_F(PluginRdma, ALostQueuePairWithoutRequestsIsNoticed)
+{
+    without_failover();
+    setenv("NCCL_PVRDMA_QPS", "2", 1);
+    adapters("pvrdma", "");
+    Net n(12);
+    int noticed = 0;
+    for (int k = 0; k < 4; k++) {
+        Log::get().clear();
+        Route r(n);
+        ASSERT_TRUE(r.move(1));
+        ASSERT_TRUE(r.move(2));
+        bool lost = false;
+        for (int i = 0, pairs = 0; i < 100 && !lost; i++) {
+            std::string pair = "#" + std::to_string(i);
+            if (sv::command("path " + pair) == 0 && pairs++ == k)
+                lost = sv::command("qp " + pair + " fatal") == 0;
+        }
+        ASSERT_TRUE(lost) << k;
+        for (unsigned salt = 3; r.move(salt, true) && !HasFailure(); salt++)
+            ;
+        EXPECT_FALSE(said("retry counter exceeded")) << k << Log::get().warnings();
+        noticed += said("a queue pair, of which the device reports a fatal error");
+    }
+    EXPECT_LT(0, noticed) << "each queue pair had requests";
+}
+
 // A link that stays down ends the comm in bounded time, although the device would retry its
 // requests for longer.
 TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)
