@@ -6,10 +6,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/fork_fds.h"
+#include "base/thread.h"
 
 /* An open context of PVRDMA. */
 struct pvrdma {
@@ -21,23 +21,6 @@ struct pvrdma {
 static struct pvn_verbs lib;                                  /* the library's own functions */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* not held during a command */
 static struct pvrdma *list;
-
-/* Blocks all signals but those that an instruction raises: if such a signal is blocked, it ends the process without
- * calling its handler. Returns the mask from before. */
-static sigset_t block_signals(void)
-{
-    sigset_t most, before;
-
-    sigfillset(&most);
-    sigdelset(&most, SIGBUS);
-    sigdelset(&most, SIGFPE);
-    sigdelset(&most, SIGILL);
-    sigdelset(&most, SIGSEGV);
-    sigdelset(&most, SIGSYS);
-    sigdelset(&most, SIGTRAP);
-    pthread_sigmask(SIG_BLOCK, &most, &before);
-    return before;
-}
 
 /* Does not change errno, which the command has set. */
 static void restore_signals(const sigset_t *before)
@@ -94,7 +77,7 @@ static void leave_to_children(const struct ibv_context *ctx)
 
 static struct ibv_context *open_device(struct ibv_device *dev)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     struct ibv_context *ctx = lib.open_device(dev);
     if (ctx)
         close_in_children(ctx);
@@ -104,7 +87,7 @@ static struct ibv_context *open_device(struct ibv_device *dev)
 
 static int close_device(struct ibv_context *ctx)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     pthread_mutex_lock(&list_lock);
     struct pvrdma **at = find(ctx), *p = *at;
     if (p) {
@@ -121,7 +104,7 @@ static int close_device(struct ibv_context *ctx)
 
 static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     int rc = lib.query_port(ctx, port, attr);
     restore_signals(&before);
     return rc;
@@ -129,7 +112,7 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 
 static struct ibv_pd *alloc_pd(struct ibv_context *ctx)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     struct ibv_pd *pd = lib.alloc_pd(ctx);
     restore_signals(&before);
     return pd;
@@ -137,7 +120,7 @@ static struct ibv_pd *alloc_pd(struct ibv_context *ctx)
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     struct ibv_mr *mr = lib.reg_mr(pd, addr, len, access);
     restore_signals(&before);
     return mr;
@@ -146,7 +129,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t len, int acce
 static struct ibv_mr *reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
                                    unsigned int access)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     struct ibv_mr *mr = lib.reg_mr_iova2(pd, addr, len, iova, access);
     restore_signals(&before);
     return mr;
@@ -155,7 +138,7 @@ static struct ibv_mr *reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, ui
 static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
                                     int fd, int access)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     struct ibv_mr *mr = lib.reg_dmabuf_mr(pd, offset, len, iova, fd, access);
     restore_signals(&before);
     return mr;
@@ -164,7 +147,7 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t l
 static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg,
                                 struct ibv_comp_channel *ch, int vector)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     struct ibv_cq *cq = lib.create_cq(ctx, cqe, arg, ch, vector);
     restore_signals(&before);
     return cq;
@@ -172,7 +155,7 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg,
 
 static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     pthread_mutex_t *qps = lock_qps(pd->context);
     struct ibv_qp *qp = lib.create_qp(pd, attr);
     unlock_qps(qps);
@@ -184,7 +167,7 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr
  * needs the lock. */
 static int destroy_qp(struct ibv_qp *qp)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     pthread_mutex_t *qps = lock_qps(qp->context);
     int rc = lib.destroy_qp(qp);
     unlock_qps(qps);
@@ -194,7 +177,7 @@ static int destroy_qp(struct ibv_qp *qp)
 
 static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     int rc = lib.modify_qp(qp, attr, mask);
     restore_signals(&before);
     return rc;
@@ -203,7 +186,7 @@ static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
                     struct ibv_qp_init_attr *init)
 {
-    sigset_t before = block_signals();
+    sigset_t before = pvn_signals_block();
     int rc = lib.query_qp(qp, attr, mask, init);
     restore_signals(&before);
     return rc;

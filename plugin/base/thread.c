@@ -4,20 +4,32 @@
 #include "base/thread.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 
+sigset_t pvn_signals_block(void)
+{
+    sigset_t most, before;
+
+    sigfillset(&most);
+    sigdelset(&most, SIGBUS);
+    sigdelset(&most, SIGFPE);
+    sigdelset(&most, SIGILL);
+    sigdelset(&most, SIGSEGV);
+    sigdelset(&most, SIGSYS);
+    sigdelset(&most, SIGTRAP);
+    pthread_sigmask(SIG_BLOCK, &most, &before);
+    return before;
+}
+
 int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
 {
-    sigset_t every, before;
-
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
+    sigset_t before = pvn_signals_block();
     int rc = pthread_create(thread, NULL, run, arg);
+
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0)
         pthread_setname_np(*thread, name);

@@ -5,9 +5,14 @@
 #define PVN_BASE_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 
-/* Starts a thread with all signals blocked, so that the application's signal handlers run only in its own threads.
+/* Blocks all signals but those that an instruction raises: if such a signal is blocked, it ends the process without
+ * calling its handler, as a program that reports its crashes has one. Returns the mask from before. */
+sigset_t pvn_signals_block(void);
+
+/* Starts a thread with signals blocked so, since the application's handlers of the others run only in its own threads.
  * `name`, of at most 15 characters, is shown by ps and debuggers. 0 or a negative errno. */
 int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name);
 

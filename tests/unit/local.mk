@@ -15,6 +15,11 @@ tests_unit_test_link_SOURCES = tests/unit/test_link.cc
 tests_unit_test_link_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_link_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_thread
+tests_unit_test_thread_SOURCES = tests/unit/test_thread.cc
+tests_unit_test_thread_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_thread_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_retry
 tests_unit_test_retry_SOURCES = tests/unit/test_retry.cc
 tests_unit_test_retry_CPPFLAGS = $(TEST_CPPFLAGS)
