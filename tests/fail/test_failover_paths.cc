@@ -145,6 +145,23 @@ TEST(FailoverSending, APathThatDeliversNothingIsRemembered)
     });
 }
 
+// Small packets are lost, too: this says nothing of large ones.
+TEST(FailoverSending, APathThatLosesEverythingDoesNotLoseLargePackets)
+{
+    alone([] {
+        Sending s;
+        s.goes_on(
+            [&] {
+                s.ctrl.reset();
+                s.stream.reset();
+                s.accept_again();
+                s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+        EXPECT_FALSE(said("large packets are lost on the path")) << Log::get().text();
+    });
+}
+
 TEST(FailoverSending, APathThatHasDeliveredIsDialledFirst)
 {
     alone([] {
