@@ -16,9 +16,8 @@
 #include "connect/listener.h"
 #include "connect/retry.h"
 
-/* The first failed attempts are logged; of the later ones, only those whose pause is the longest (a
- * minute). */
-enum { ATTEMPTS_LOGGED = 4 };
+/* The first failed attempts are logged; of the later ones, which come once a minute in the end, one an hour. */
+enum { ATTEMPTS_LOGGED = 4, ATTEMPTS_AN_HOUR = 60 };
 /* An attempt that takes longer is given up, because the peer may have no thread for it. */
 #define ATTEMPT_NS (30 * PVN_NS_PER_S)
 /* Lanes that are lost again within this time flap: the pause before the next attempt doubles. */
@@ -104,8 +103,8 @@ static void drop_conn(struct pvn_link_tries *t, const char *why)
 
 static void attempt_failed(struct pvn_link_tries *t, const char *why)
 {
-    if (t->sender &&
-        (t->attempts++ < ATTEMPTS_LOGGED || t->wait_ns == pvn_retry_longest_ns(PVN_RETRY_RETURN)))
+    t->attempts++;
+    if (t->sender && (t->attempts <= ATTEMPTS_LOGGED || t->attempts % ATTEMPTS_AN_HOUR == 0))
         pvn_info(PVN_NET,
                  "failback: %s to %s: no better lanes yet: %s; the next attempt is in %.0f s",
                  t->conn->where, t->conn->who, why, (double)t->wait_ns / PVN_NS_PER_S);
