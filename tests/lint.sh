@@ -143,16 +143,18 @@ old_headers() {
 #define rtnl_route_lookup hidden_route_lookup
 #define LINUX_IO_URING_H
 #include <infiniband/verbs.h>
+#include <linux/magic.h>
 #include <netlink/route/route.h>
 #include <sys/syscall.h>
 #undef ibv_gid_entry
 #undef ibv_fork_status
 #undef IBV_FORK_DISABLED
 #undef rtnl_route_lookup
+#undef XFS_SUPER_MAGIC
 #undef SYS_io_uring_setup
 #undef SYS_io_uring_register
 OLD
-    files '^(net-tcp|net-pvrdma|plugin|topo)/.*\.c$' | xargs grep -lE '#include .*(infiniband/|net-pvrdma/|net-tcp/|io_uring)|SYS_io_uring' |
+    files '^(net-tcp|net-pvrdma|plugin|topo)/.*\.c$' | xargs grep -lE '#include .*(infiniband/|net-pvrdma/|net-tcp/|io_uring|linux/magic)|SYS_io_uring' |
         xargs -P "$jobs" -I{} "$cc" -std=gnu11 -DHAVE_CONFIG_H -w -fsyntax-only $(include_flags) -include "$work/old.h" {} 2>&1 |
         grep 'error:'
 }

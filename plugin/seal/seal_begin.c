@@ -114,13 +114,13 @@ static void look_at_kernel(const struct pvn_params *params)
 }
 
 /* True for file systems whose calls wait for no network, as far as is known. The kernel's headers
- * have no number for ZFS. */
+ * have no number for ZFS, and older ones none for XFS. */
 static bool is_local(const char *path)
 {
-    enum { ZFS = 0x2fc12fc1 };
-    static const unsigned local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,       BTRFS_SUPER_MAGIC,
-                                     TMPFS_MAGIC,      RAMFS_MAGIC,           F2FS_SUPER_MAGIC,
-                                     SQUASHFS_MAGIC,   OVERLAYFS_SUPER_MAGIC, ZFS};
+    enum { XFS = 0x58465342, ZFS = 0x2fc12fc1 };
+    static const unsigned local[] = {
+        EXT4_SUPER_MAGIC, BTRFS_SUPER_MAGIC,     TMPFS_MAGIC, RAMFS_MAGIC, F2FS_SUPER_MAGIC,
+        SQUASHFS_MAGIC,   OVERLAYFS_SUPER_MAGIC, XFS,         ZFS};
     struct statfs fs;
 
     if (statfs(path, &fs) != 0)
