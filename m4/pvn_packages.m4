@@ -6,6 +6,9 @@ dnl SPDX-License-Identifier: Apache-2.0
 AC_DEFUN([PVN_CHECK_VERBS], [
   AC_CHECK_HEADER([infiniband/verbs.h], [pvn_verbs_summary=yes],
     [AC_MSG_ERROR([infiniband/verbs.h not found: install libibverbs-dev (Debian, Ubuntu) or rdma-core-devel])])
+  AC_CHECK_DECL([IBV_ACCESS_RELAXED_ORDERING], [],
+    [AC_MSG_ERROR([infiniband/verbs.h is of an rdma-core before version 28: build on a newer system (Ubuntu 20.04, Debian 11, RHEL 9), or install the wheel (README.md)])],
+    [[#include <infiniband/verbs.h>]])
 ])
 
 AC_DEFUN([PVN_CHECK_NL], [

@@ -43,6 +43,9 @@ mkdir "$work/n" && cd "$work/n" || exit 1
 ! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools pvn_cv_openssl=no >log 2>&1 &&
     grep -q 'install libssl-dev .* or configure with --without-openssl' log
 result $? "headers of OpenSSL 3 that are missing end configure with what to install"
+! "$PVN_SRCDIR/configure" -q --disable-tools ac_cv_have_decl_IBV_ACCESS_RELAXED_ORDERING=no >log 2>&1 &&
+    grep -q 'an rdma-core before version 28: build on a newer system' log
+result $? "headers of an older rdma-core end configure with what to do"
 ! "$PVN_SRCDIR/configure" -q --disable-shared >log 2>&1 && grep -q -e '--disable-shared: .* configure without this option' log
 result $? "--disable-shared is refused, since the plugin is a shared object"
 mkdir -p "$work/old/openssl"
