@@ -203,6 +203,9 @@ int pvn_params_read(struct pvn_params *out, char *const *envp, struct pvn_err *e
         }
     }
     say_missed(envp);
+    if (out->strict && out->failover == 1)
+        pvn_warn("NCCL_PVRDMA_STRICT=1 excludes failover, so NCCL_PVRDMA_FAILOVER=1 has no effect: "
+                 "a lost connection ends the job; unset one of the two");
     return 0;
 }
 

@@ -69,10 +69,9 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_BOOL,
      .def = "0",
      FIELD(strict),
-     .help =
-         "Fail with the reason where the plugin would otherwise continue with fewer lanes or "
-         "devices: a lane that fails its first round trip or is lost later, a device that cannot be "
-         "used."},
+     .help = "Fail with the reason where the plugin would otherwise continue with fewer lanes or "
+             "devices: a lane that fails its first round trip or is lost later (so there is no "
+             "failover), a device that cannot be used."},
     {.name = "VDEVICE",
      .alias = "NCCL_IB_MERGE_NICS",
      .alias_off = "0",

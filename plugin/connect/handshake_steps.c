@@ -197,6 +197,18 @@ static int put_hello(struct pvn_conn *c, struct pvn_err *err)
                           err);
 }
 
+/* Warns if the user has requested failover at this end and the peer has none. All comms with a
+ * process have the same text, so the log folds it. */
+static void warn_without_failover(const struct pvn_conn *c)
+{
+    if (pvn_params_get()->failover != 1 || !c->cfg.failover || pvn_conn_failover(c))
+        return;
+    pvn_warn("no failover with %s pid %u, where it is off (NCCL_PVRDMA_FAILOVER=0 or auto, or "
+             "NCCL_PVRDMA_STRICT=1): a lost connection ends the job; set NCCL_PVRDMA_FAILOVER=1 "
+             "for all ranks",
+             c->theirs.host, c->theirs.pid);
+}
+
 static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struct pvn_err *err)
 {
     int rc = pvn_hello_decode(body, len, &c->theirs, err);
@@ -226,6 +238,7 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
         c->stat = NULL;
     }
     conn_name_peer(c);
+    warn_without_failover(c);
     return 0;
 }
 

@@ -120,6 +120,7 @@ struct Sender {
     void *sc = nullptr;
     void *req = nullptr;
     Buffer b{1 << 20, 3};
+    std::string log; // of the set-up
     explicit Sender(uint8_t features = 0, const pvn_hello &mine = raw::plain_hello(77))
     {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
@@ -133,6 +134,7 @@ struct Sender {
             [&] { return pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc) != ncclSuccess || sc; }));
         t.join();
         EXPECT_NE(nullptr, sc) << Log::get().text();
+        log = Log::get().text();
         Log::get().clear();
     }
     ~Sender()
@@ -172,6 +174,7 @@ struct Receiver {
     pvn_handle h = {};
     Buffer b{1000};
     int size = -1;
+    std::string log; // of the set-up
     // seen_at: the listener that the peer names as proof that its process exists.
     explicit Receiver(uint64_t peer_features = 0, const raw::Listener *seen_at = nullptr)
     {
@@ -195,6 +198,7 @@ struct Receiver {
         t.join();
         EXPECT_NE(nullptr, rc) << Log::get().text();
         EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+        log = Log::get().text();
         Log::get().clear();
     }
     ~Receiver()

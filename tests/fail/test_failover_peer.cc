@@ -216,6 +216,19 @@ TEST(FailoverReceiving, FramesOfAFailoverWithoutOne)
 }
 
 // The peer's process is alive, but cannot be reached any more.
+// Both ends must have failover, so a user who has set it at one end does not have it.
+TEST(FailoverReceiving, APeerWithoutItIsNamed)
+{
+    const std::string says = "no failover with rawhost pid 4711, where it is off";
+    alone([&] {
+        EXPECT_NE(std::string::npos, Receiver().log.find(says));
+        EXPECT_NE(std::string::npos, Sender().log.find(says));
+        EXPECT_EQ(std::string::npos, Receiving().log.find(says));
+        setenv("NCCL_PVRDMA_FAILOVER", "auto", 1);
+        EXPECT_EQ(std::string::npos, Receiver().log.find(says));
+    });
+}
+
 TEST(FailoverReceiving, APeerThatDoesNotComeBack)
 {
     alone([] {

@@ -289,6 +289,17 @@ TEST_F(Param, RelaxedOrderingHasNcclsNumbers)
     EXPECT_TRUE(warnings.empty());
 }
 
+TEST_F(Param, FailoverWithStrictIsSaidToHaveNoEffect)
+{
+    ASSERT_EQ(0, read({"NCCL_PVRDMA_STRICT=1"}));
+    ASSERT_EQ(0, read({"NCCL_PVRDMA_STRICT=1", "NCCL_PVRDMA_FAILOVER=0"}));
+    ASSERT_EQ(0, read({"NCCL_PVRDMA_FAILOVER=1"}));
+    EXPECT_TRUE(warnings.empty()) << warnings[0];
+    ASSERT_EQ(0, read({"NCCL_PVRDMA_STRICT=1", "NCCL_PVRDMA_FAILOVER=1"}));
+    ASSERT_EQ(1u, warnings.size());
+    EXPECT_EQ(0u, warnings[0].find("NCCL_PVRDMA_STRICT=1 excludes failover")) << warnings[0];
+}
+
 TEST_F(Param, WhatIsMissedIsSaidOnce)
 {
     const std::vector<std::string> silent = {
