@@ -47,6 +47,6 @@ topo/pvn-topo.bash: plugin/docs/tool_pages
 
 man_MANS += plugin/perf/pvn-perf.1 topo/pvn-topo.1
 pvn_bashcomp_DATA = plugin/perf/pvn-perf.bash topo/pvn-topo.bash
-EXTRA_DIST += plugin/docs/tool_pages.c plugin/perf/pvn-perf.1.in topo/pvn-topo.1.in
+dist_noinst_DATA += plugin/docs/tool_pages.c plugin/perf/pvn-perf.1.in topo/pvn-topo.1.in
 CLEANFILES += plugin/docs/tool_pages plugin/perf/pvn-perf.1 topo/pvn-topo.1 plugin/perf/pvn-perf.bash topo/pvn-topo.bash
 endif

@@ -4,5 +4,5 @@
 if TOOLS
 PVN_SCRIPT_TESTS += tests/docs/test_pages.sh tests/docs/nccl_variables.sh
 endif
-EXTRA_DIST += tests/docs/pages.py tests/docs/form.py tests/docs/messages.py tests/docs/names.py tests/docs/nccl_variables.py \
+dist_noinst_DATA += tests/docs/pages.py tests/docs/form.py tests/docs/messages.py tests/docs/names.py tests/docs/nccl_variables.py \
     tests/docs/nccl-variables.txt

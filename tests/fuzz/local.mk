@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzz targets, run on their corpus and on mutations of it (see fuzz.h). A new target needs fuzz_NAME.c, a corpus in
 # corpus/NAME, and lines like those below.
-EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/corpus
+dist_noinst_DATA += tests/fuzz/fuzz.h tests/fuzz/corpus
 dist_noinst_SCRIPTS += tests/fuzz/libfuzzer
 
 PVN_TESTS += tests/fuzz/fuzz_param
@@ -20,7 +20,7 @@ tests_fuzz_fuzz_ifname_SOURCES = tests/fuzz/fuzz_ifname.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_ifname_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"ifname\"
 tests_fuzz_fuzz_ifname_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-EXTRA_DIST += tests/fuzz/hex.h
+dist_noinst_DATA += tests/fuzz/hex.h
 PVN_TESTS += tests/fuzz/fuzz_wire
 tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/fuzz_wire.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_wire_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"wire\"

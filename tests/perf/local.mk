@@ -43,7 +43,7 @@ tests_bench_tls_floor_SOURCES = tests/bench/tls_floor.c
 tests_bench_tls_floor_LDADD = -lssl -lcrypto
 endif
 
-EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/seal.sh tests/bench/seal_guest.sh tests/bench/seal_guest.awk tests/bench/congestion.sh tests/bench/tcp.awk tests/bench/distance.awk tests/bench/median.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/nccl.awk tests/bench/idle.sh tests/bench/alltoall.sh tests/bench/share.sh
+dist_noinst_DATA += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/seal.sh tests/bench/seal_guest.sh tests/bench/seal_guest.awk tests/bench/congestion.sh tests/bench/tcp.awk tests/bench/distance.awk tests/bench/median.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/nccl.awk tests/bench/idle.sh tests/bench/alltoall.sh tests/bench/share.sh
 
 PVN_TESTS += tests/perf/test_perf_parts
 tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc

@@ -140,8 +140,8 @@ tests_bench_messages_LDADD = libpvn-netdrv.la
 check_PROGRAMS += tests/bench/many_comms
 tests_bench_many_comms_SOURCES = tests/bench/many_comms.c
 tests_bench_many_comms_LDADD = libpvn-netdrv.la
-EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py tests/rdma/soak.py
-EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh \
+dist_noinst_DATA += tests/rdma/softverbs_command.py tests/rdma/failover_random.py tests/rdma/soak.py
+dist_noinst_DATA += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh \
     tests/bench/peer_rdma.sh tests/bench/peer_faults.sh tests/bench/peer_faults.awk tests/bench/at_once.awk
 
 # This test counts memory by a malloc of its own, as the sanitizers do. Its sysconf and posix_memalign come before

@@ -3,7 +3,7 @@
 # tests/softverbs: a stand-in for libibverbs.so.1, which the code under test loads by dlopen
 #   libsoftverbs.la   tests/softverbs/.libs/libsoftverbs.so, see README.md
 #   libsvpartial.la, libsvancient.la   stand-ins that are unusable on purpose
-EXTRA_DIST += tests/softverbs/README.md tests/softverbs/softverbs.map \
+dist_noinst_DATA += tests/softverbs/README.md tests/softverbs/softverbs.map \
     tests/softverbs/partial.map tests/softverbs/ancient.map
 
 check_LTLIBRARIES += tests/softverbs/libsoftverbs.la

@@ -39,6 +39,17 @@ result $? "--with-bugurl is the URL of the pkg-config file"
 mkdir -p "$work/d/lib" && make -s install-exec-hook DESTDIR="$work/d" >log 2>&1 &&
     [ "$(readlink "$work/d/lib/libnccl-net.so")" = libnccl-net-pvrdma.so ]
 result $? "--enable-libnccl-net-link installs libnccl-net.so"
+if git -C "$PVN_SRCDIR" ls-files >"$work/tracked" 2>/dev/null && [ -e "$PVN_SRCDIR/.git" ]; then
+    make -s distdir distdir=d >log 2>&1
+    (cd d && find . -type f) | sed 's,^\./,,' | sort >packed
+    grep -vE '(^|/)\.gitignore$|^\.ci/' "$work/tracked" | sort | comm -23 - packed >missing
+    [ -s packed ] && [ ! -s missing ]
+    rc=$?
+    [ $rc = 0 ] || cat log missing
+    result $rc "the archive of a tree without tools and tests has every file of the repository"
+else
+    echo "skip the archive's completeness: this is not a git checkout"
+fi
 mkdir "$work/n" && cd "$work/n" || exit 1
 ! PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools pvn_cv_openssl=no >log 2>&1 &&
     grep -q 'install libssl-dev .* or configure with --without-openssl' log

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # Tests of NCCL's side of the topology library and of the pvn-topo command.
-EXTRA_DIST += $(srcdir)/tests/topo/data $(srcdir)/tests/topo/golden
+dist_noinst_DATA += $(srcdir)/tests/topo/data $(srcdir)/tests/topo/golden
 PVN_SCRIPT_TESTS += tests/topo/shared_object.sh
 TOPO_TOOL_LDADD = libpvntopotool.la $(TEST_LDADD)
 
@@ -45,7 +45,7 @@ tests_topo_test_cli_SOURCES = tests/topo/test_cli.cc tests/topo/cli.h tests/topo
 tests_topo_test_cli_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_topo_test_cli_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) libpvn-core.la $(JANSSON_LIBS)
 
-EXTRA_DIST += tests/topo/schema_check.py
+dist_noinst_DATA += tests/topo/schema_check.py
 PVN_TESTS += tests/topo/test_json
 tests_topo_test_json_SOURCES = tests/topo/test_json.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_json_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)

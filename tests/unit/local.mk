@@ -55,7 +55,7 @@ tests_unit_test_log_SOURCES = tests/unit/test_log.cc
 tests_unit_test_log_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_log_LDADD = libpvn-core.la $(TEST_LDADD)
 
-EXTRA_DIST += tests/support/netns.h tests/support/bytes.h tests/support/deadline.h tests/support/next_symbol.h tests/support/watched_copy.h tests/support/whole_table.h
+dist_noinst_DATA += tests/support/netns.h tests/support/bytes.h tests/support/deadline.h tests/support/next_symbol.h tests/support/watched_copy.h tests/support/whole_table.h
 
 # The engine's inline calls, for all tests that have an engine and no comm.
 check_LTLIBRARIES += tests/support/libengine-calls.la
