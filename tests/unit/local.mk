@@ -116,8 +116,3 @@ PVN_TESTS += tests/unit/test_stats
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.cc tests/unit/stats_files.h
 tests_unit_test_stats_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_stats_LDADD = libpvn-core.la $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_copy_in_order
-tests_unit_test_copy_in_order_SOURCES = tests/unit/test_copy_in_order.cc
-tests_unit_test_copy_in_order_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_copy_in_order_LDADD = libpvn-core.la $(TEST_LDADD)

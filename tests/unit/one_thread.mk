@@ -99,3 +99,8 @@ tests_unit_test_seal_SOURCES = tests/unit/test_seal.cc tests/unit/seal_ends.h
 tests_unit_test_seal_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_seal_LDADD = libpvn-core.la $(TEST_LDADD) -lssl -lcrypto
 endif
+
+PVN_TESTS += tests/unit/test_copy_in_order
+tests_unit_test_copy_in_order_SOURCES = tests/unit/test_copy_in_order.cc
+tests_unit_test_copy_in_order_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_copy_in_order_LDADD = libpvn-core.la $(TEST_LDADD)
