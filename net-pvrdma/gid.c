@@ -5,8 +5,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/addr.h"
 
 /* The quality of a pair; larger is better, 0 cannot work. */
 enum rank {
@@ -178,51 +179,6 @@ int pvn_gid_choose(const struct pvn_gid_row *mine, int nmine, const struct pvn_g
     return 0;
 }
 
-/* Parses "10.0.0.0/8" or "fd00::/64" into a GID and a prefix length of 128 bits. False if it is neither. */
-static bool parse_range(const char *text, uint8_t raw[16], unsigned *bits)
-{
-    char addr[64];
-    const char *slash = strchr(text, '/');
-    size_t n = slash ? (size_t)(slash - text) : strlen(text);
-    if (n == 0 || n >= sizeof(addr))
-        return false;
-    memcpy(addr, text, n);
-    addr[n] = '\0';
-    struct in_addr v4;
-    unsigned base = 0;
-    if (inet_pton(AF_INET, addr, &v4) == 1) {
-        memset(raw, 0, 16);
-        raw[10] = raw[11] = 0xff;
-        memcpy(raw + 12, &v4, 4);
-        base = 96;
-    } else if (inet_pton(AF_INET6, addr, raw) != 1) {
-        return false;
-    }
-    *bits = 128;
-    if (slash) {
-        char *end;
-        unsigned long len = strtoul(slash + 1, &end, 10);
-        if (end == slash + 1 || *end || len > 128 - base)
-            return false;
-        *bits = base + (unsigned)len;
-    }
-    return true;
-}
-
-int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *err)
-{
-    uint8_t raw[16];
-    unsigned bits;
-    if (!policy->range[0] || parse_range(policy->range, raw, &bits))
-        return 0;
-    pvn_err_set(err, -EINVAL,
-                "NCCL_IB_ADDR_RANGE=%.63s is not a network: write ADDRESS/PREFIX, e.g. 10.1.0.0/16 "
-                "or fd00::/64",
-                policy->range);
-    pvn_err_set_fault(err, PVN_FAULT_USAGE);
-    return -EINVAL;
-}
-
 /* The reason why the policy forbids the row; NULL: it is allowed. */
 static const char *gid_refused(const struct pvn_gid_row *r, const struct pvn_gid_policy *p)
 {
@@ -239,7 +195,7 @@ static const char *gid_refused(const struct pvn_gid_row *r, const struct pvn_gid
         return "not IPv4";
     if (p->family == AF_INET6 && is_v4(r))
         return "not IPv6";
-    if (p->range[0] && parse_range(p->range, range, &bits) && !same_bits(r->raw, range, bits))
+    if (pvn_addr_parse_network(p->range, range, &bits) && !same_bits(r->raw, range, bits))
         return "outside the requested address range";
     return NULL;
 }

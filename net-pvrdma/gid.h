@@ -29,11 +29,8 @@ struct pvn_gid_policy {
     int index;        /* GID_INDEX: only this row of the table; -1: any */
     int roce_version; /* ROCE_VERSION_NUM: only this version, 1 or 2; 0: any, version 2 before 1 */
     int family;       /* AF_INET, AF_INET6 or AF_UNSPEC */
-    char range[64];   /* "": any; ADDRESS/PREFIX */
+    char range[64];   /* ADDRESS/PREFIX; any other text: any address */
 };
-
-/* 0, or -EINVAL with *err if the range is not ADDRESS/PREFIX. pvn_gid_filter would ignore such a range. */
-int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *err);
 
 /* Removes the rows that the policy forbids and returns the number of the remaining rows, which are then
  * offered to the peer. text: receives the reason for each removed row; may be NULL with cap 0. */

@@ -273,3 +273,27 @@ bool pvn_addr_same_net(const struct sockaddr *a, const struct sockaddr *b, unsig
         return false;
     return rest == 0 || (x[whole] ^ y[whole]) >> (8 - rest) == 0;
 }
+
+bool pvn_addr_parse_network(const char *text, uint8_t raw[16], unsigned *bits)
+{
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const char *slash = strchr(text, '/');
+    char addr[INET6_ADDRSTRLEN];
+    unsigned base = 0;
+
+    if (!slash || (size_t)(slash - text) >= sizeof(addr))
+        return false;
+    memcpy(addr, text, (size_t)(slash - text));
+    addr[slash - text] = '\0';
+    if (inet_pton(AF_INET, addr, raw + sizeof(mapped)) == 1) {
+        memcpy(raw, mapped, sizeof(mapped));
+        base = 96;
+    } else if (inet_pton(AF_INET6, addr, raw) != 1) {
+        return false;
+    }
+    size_t digits = strspn(slash + 1, "0123456789");
+    if (digits < 1 || digits > 3 || slash[1 + digits] != '\0')
+        return false;
+    *bits = base + (unsigned)strtoul(slash + 1, NULL, 10);
+    return *bits <= 128;
+}

@@ -33,6 +33,11 @@ const char *pvn_addr_format_host(const struct sockaddr *sa, char *buf, size_t si
  * or with *err -EINVAL, or -ENODEV if there is no interface of that name. */
 int pvn_addr_parse(const char *text, struct sockaddr_storage *out, struct pvn_err *err);
 
+/* Parses a network, ADDRESS/PREFIX as "10.0.0.0/8" or "fd00::/64", into an address of 128 bits, where one of IPv4 is
+ * mapped (::ffff:a.b.c.d), and the length of its prefix in these bits. False if the text is none; both are then
+ * undefined. */
+bool pvn_addr_parse_network(const char *text, uint8_t raw[16], unsigned *bits);
+
 /* True if family, address and scope are equal; ports are ignored. An IPv4-mapped IPv6 address
  * (::ffff:a.b.c.d) equals the IPv4 address. */
 bool pvn_addr_same_host(const struct sockaddr *a, const struct sockaddr *b);

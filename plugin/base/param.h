@@ -159,7 +159,8 @@ enum pvn_param_type {
     PVN_PARAM_DURATION,
     PVN_PARAM_ENUM,   /* int: one of the row's words */
     PVN_PARAM_STRING, /* char[PVN_PARAM_STR_LEN] */
-    PVN_PARAM_LIST    /* the same, separated by commas */
+    PVN_PARAM_LIST,   /* the same, separated by commas */
+    PVN_PARAM_NETWORK /* the same: "" or ADDRESS/PREFIX (addr.h) */
 };
 
 struct pvn_param_word {

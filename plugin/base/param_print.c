@@ -13,7 +13,7 @@
 static const char *type_name(enum pvn_param_type type)
 {
     static const char *const names[] = {"boolean", "number", "size", "time",
-                                        "choice",  "text",   "list"};
+                                        "choice",  "text",   "list", "network"};
 
     return names[type];
 }

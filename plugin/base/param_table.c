@@ -271,7 +271,7 @@ static const struct pvn_param_def table[] = {
      .help = "Address family of RoCE GIDs. auto: what both ends share, IPv4 first."},
     {.name = "ADDR_RANGE",
      .alias = "NCCL_IB_ADDR_RANGE",
-     .type = PVN_PARAM_STRING,
+     .type = PVN_PARAM_NETWORK,
      .def = "",
      FIELD(addr_range),
      .help = "Use only GIDs inside ADDRESS/PREFIX. Empty: any."},

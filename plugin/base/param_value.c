@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/addr.h"
 #include "base/clock.h"
 
 struct suffix {
@@ -144,6 +145,23 @@ static int parse_bool(const char *text, int64_t *value, char *why, size_t why_si
     return say(why, why_size, -EINVAL, "is neither 0 nor 1");
 }
 
+/* Checks a value that is stored as text. */
+static int check_text(const struct pvn_param_def *def, const char *text, char *why, size_t why_size)
+{
+    uint8_t raw[16];
+    unsigned bits;
+
+    if (def->type == PVN_PARAM_NETWORK && *text && !pvn_addr_parse_network(text, raw, &bits))
+        return say(why, why_size, -EINVAL, "is not a network");
+    return 0;
+}
+
+/* True if a value of this type is stored as text. */
+static bool is_text(enum pvn_param_type type)
+{
+    return type == PVN_PARAM_STRING || type == PVN_PARAM_LIST || type == PVN_PARAM_NETWORK;
+}
+
 /* Skips blanks at the start of *text, and returns the length without blanks at its end. */
 static size_t trim(const char **text)
 {
@@ -201,9 +219,11 @@ int pvn_param_parse(const struct pvn_param_def *def, const char *text, struct pv
         if (iscntrl((unsigned char)copy[i]))
             return say(why, why_size, -EINVAL, "contains a control character");
 
-    if (def->type == PVN_PARAM_STRING || def->type == PVN_PARAM_LIST) {
-        memcpy(field, copy, len + 1);
-        return 0;
+    if (is_text(def->type)) {
+        rc = check_text(def, copy, why, why_size);
+        if (rc == 0)
+            memcpy(field, copy, len + 1);
+        return rc;
     }
     rc = parse_scalar(def, copy, &value, why, why_size);
     if (rc)
@@ -274,6 +294,7 @@ const char *pvn_param_format(const struct pvn_param_def *def, const struct pvn_p
     switch (def->type) {
     case PVN_PARAM_STRING:
     case PVN_PARAM_LIST:
+    case PVN_PARAM_NETWORK:
         snprintf(buf, size, "%s", (const char *)field);
         break;
     case PVN_PARAM_BOOL:
@@ -306,6 +327,9 @@ const char *pvn_param_range(const struct pvn_param_def *def, char *buf, size_t s
         break;
     case PVN_PARAM_LIST:
         snprintf(buf, size, "list separated by commas, up to %d bytes", PVN_PARAM_STR_LEN - 1);
+        break;
+    case PVN_PARAM_NETWORK:
+        snprintf(buf, size, "ADDRESS/PREFIX, such as 10.1.0.0/16 or fd00::/64");
         break;
     case PVN_PARAM_ENUM:
         for (w = def->words; w->word; w++)

@@ -10,10 +10,10 @@ dist_pvn_docs_DATA = plugin/docs/cluster.md plugin/docs/messages.md plugin/docs/
 # Its own compiler and no libtool, since it has to run here also where the plugin is built for another machine.
 # Fortified everywhere, as it is by Ubuntu's gcc: the C library then ends a program that uses %2$s and not %1$s.
 pages_cflags = -std=gnu11 -O1 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
-pages_sources = plugin/docs/pages.c plugin/base/err.c plugin/base/hints.c plugin/base/nccl_vars.c \
+pages_sources = plugin/docs/pages.c plugin/base/addr.c plugin/base/err.c plugin/base/hints.c plugin/base/nccl_vars.c \
     plugin/base/param_print.c plugin/base/param_table.c plugin/base/param_value.c
 EXTRA_DIST += plugin/docs/pages.c plugin/docs/nccl-net-pvrdma.7.in
-plugin/docs/pages: $(pages_sources) plugin/base/err.h plugin/base/hints.h plugin/base/nccl_vars.h plugin/base/param.h config.h
+plugin/docs/pages: $(pages_sources) plugin/base/addr.h plugin/base/err.h plugin/base/hints.h plugin/base/nccl_vars.h plugin/base/param.h config.h
 	$(AM_V_GEN)$(MKDIR_P) plugin/docs && cd $(srcdir) && \
 	    $(CC_FOR_BUILD) $(pages_cflags) -DHAVE_CONFIG_H -I$(abs_builddir) -I. -Iplugin -o $(abs_builddir)/$@ $(pages_sources)
 

@@ -65,9 +65,12 @@ TEST_F(CheckStart, SettingsThatThePluginRefusesOrDoesNotKnow)
         {"NCCL_PVRDMA_FAILOVR=1", -1,
          "WARN settings environment: NCCL_PVRDMA_FAILOVR is not a parameter; did you mean "
          "NCCL_PVRDMA_FAILOVER?"},
-        {"NCCL_IB_ADDR_RANGE=foo NCCL_PVRDMA_TRANSPORT=tcp", -1,
-         "WARN settings environment: no RDMA port is used: NCCL_IB_ADDR_RANGE=foo is not a "
-         "network"},
+        {"NCCL_IB_ADDR_RANGE=foo", -1,
+         "WARN settings environment: NCCL_IB_ADDR_RANGE=foo is not a network; this plugin takes "
+         "ADDRESS/PREFIX, such as 10.1.0.0/16 or fd00::/64 there and uses its default, empty; "
+         "NCCL_PVRDMA_ADDR_RANGE overrides it"},
+        {"NCCL_PVRDMA_ADDR_RANGE=10.1.0.0", 1,
+         "the plugin refuses to start: NCCL_PVRDMA_ADDR_RANGE=10.1.0.0 is not a network; it takes "},
         {"NCCL_SOCKET_FAMILY=AF_INET", -1,
          "OK settings environment: 2 of the plugin's parameters are set"},
     };
@@ -126,10 +129,12 @@ TEST_F(CheckStart, AdaptersAreOpenedInAProcessOfTheirOwn)
     ASSERT_EQ(0, mkdir(sys.c_str(), 0755));
     Result r = check(adapters, "--interval 0 --all check");
     EXPECT_SAYS(squeeze(r.out), "OK interfaces vmw_pvrdma0: the plugin uses it");
-    // The range excludes the only port, so the plugin uses TCP.
-    r = check(adapters + "NCCL_IB_ADDR_RANGE=foo", "--interval 0 --all check");
-    EXPECT_SAYS(squeeze(r.out), "settings environment: no RDMA port is used: NCCL_IB_ADDR_RANGE");
-    EXPECT_SAYS(squeeze(r.out), "OK interfaces lo: the plugin uses it");
+    // NCCL ignores such a range, and so does the plugin.
+    for (const char *range : {"10.1.0.0/255.255.0.0", "10.1.0.0/99", "10.1.0.0"}) {
+        r = check(adapters + "NCCL_IB_ADDR_RANGE=" + range, "--interval 0 --all check");
+        EXPECT_SAYS(squeeze(r.out), "WARN settings environment: NCCL_IB_ADDR_RANGE=");
+        EXPECT_SAYS(squeeze(r.out), "OK interfaces vmw_pvrdma0: the plugin uses it");
+    }
     // Each of these settings leaves no port.
     const Row rows[] = {
         {"NCCL_IB_GID_INDEX=3", 0, "vmw_pvrdma0:1 (no GID fits NCCL_IB_GID_INDEX=3: 0 "},
@@ -137,6 +142,7 @@ TEST_F(CheckStart, AdaptersAreOpenedInAProcessOfTheirOwn)
          "vmw_pvrdma0:1 (NCCL_PVRDMA_GID_INDEX=300 is outside its GID table of 255 rows"},
         {"NCCL_IB_ROCE_VERSION_NUM=1 NCCL_PVRDMA_ADDR_FAMILY=ipv4", 0,
          "no GID fits NCCL_IB_ROCE_VERSION_NUM=1, NCCL_PVRDMA_ADDR_FAMILY=AF_INET: 0 "},
+        {"NCCL_IB_ADDR_RANGE=10.1.0.0/16", 0, "no GID fits NCCL_IB_ADDR_RANGE=10.1.0.0/16: 0 "},
         {"NCCL_IB_HCA=vmw_pvrdma0:2", 0, "vmw_pvrdma0:1 (not in NCCL_IB_HCA=vmw_pvrdma0:2)"},
     };
     std::string no_port = "settings leave no RDMA port, so RDMA is not used; correct or unset "

@@ -149,6 +149,28 @@ TEST(Addr, AddressesOfOneNetworkShareItsPrefix)
     EXPECT_FALSE(net("192.0.2.1", "::ffff:192.0.2.1", 0));
 }
 
+TEST(Addr, ANetworkIsAnAddressAndThePrefixsLength)
+{
+    uint8_t raw[16];
+    unsigned bits;
+
+    for (const char *bad : {"", "nonsense", "10.0.0.0", "fd00::", "10.0.0.0/33", "10.0.0.0/",
+                            "10.0.0.0/x", "10.0.0.0/+8", "10.0.0.0/ 8", "10.0.0.0/0008", "/8",
+                            "fd00::/129", "10.0.0/8", "10.0.0.0/8/9", "10.0.0.0/255.0.0.0"})
+        EXPECT_FALSE(pvn_addr_parse_network(bad, raw, &bits)) << bad;
+    EXPECT_FALSE(pvn_addr_parse_network((std::string(400, '1') + "/8").c_str(), raw, &bits));
+    EXPECT_TRUE(pvn_addr_parse_network("fd00:1::/64", raw, &bits));
+    EXPECT_EQ(64u, bits);
+    EXPECT_EQ(0, memcmp(raw, "\xfd\0\0\1\0\0\0\0\0\0\0\0\0\0\0", sizeof(raw)));
+    EXPECT_TRUE(pvn_addr_parse_network("10.1.0.0/16", raw, &bits));
+    EXPECT_EQ(96u + 16, bits);
+    EXPECT_EQ(0, memcmp(raw, "\0\0\0\0\0\0\0\0\0\0\xff\xff\n\1\0", sizeof(raw)));
+    EXPECT_TRUE(pvn_addr_parse_network("::/0", raw, &bits));
+    EXPECT_EQ(0u, bits);
+    EXPECT_TRUE(pvn_addr_parse_network("10.0.0.1/32", raw, &bits));
+    EXPECT_EQ(128u, bits);
+}
+
 TEST(Addr, LoopbackAndLinkLocalAreRecognised)
 {
     const struct {

@@ -225,6 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"NCCL_PVRDMA_TCP_BATCH=0", "TCP_BATCH", "0"},
         Good{"NCCL_PVRDMA_STALL_WARN=0", "STALL_WARN", "0"},
         Good{"NCCL_PVRDMA_TCP_CC=reno", "TCP_CC", "reno"},
+        Good{"NCCL_PVRDMA_ADDR_RANGE= 10.1.0.0/16 ", "ADDR_RANGE", "10.1.0.0/16"},
         Good{"NCCL_PVRDMA_SOCKET_IFNAME= =eth0, eth1 ", "SOCKET_IFNAME", "=eth0, eth1"}));
 
 /* Any value of NCCL's switch but 0 (and no word) switches RDMA off. The plugin's own parameter
@@ -411,6 +412,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{"NCCL_PVRDMA_KEEPALIVE_INTVL=1ms", "is out of range"},
                       Bad{"NCCL_PVRDMA_TC=256", "is out of range"},
                       Bad{"NCCL_PVRDMA_SOCKET_FAMILY=AF_UNIX", "is not a choice"},
+                      Bad{"NCCL_PVRDMA_ADDR_RANGE=10.1.0.0",
+                          "10.1.0.0 is not a network; it takes ADDRESS/PREFIX, such as "},
                       Bad{"NCCL_PVRDMA_TCP_CC=re\nno", "contains a control character"}));
 
 TEST_F(Param, OverlongTextIsRefusedAndItsErrorStaysShort)
@@ -469,6 +472,18 @@ TEST_F(Param, BadAliasIsWarnedOfAndNotUsed)
     EXPECT_EQ(0u, warnings[0].find(
                       "NCCL_NSOCKS_PERTHREAD=64 is out of range; this plugin takes 0 to 16"));
     EXPECT_NE(std::string::npos, warnings[0].find("NCCL_PVRDMA_TCP_STREAMS overrides it"));
+}
+
+TEST_F(Param, NcclsRangeThatIsNoNetworkIsIgnored)
+{
+    for (const char *bad : {"10.1.0.0/255.255.0.0", "10.1.0.0/99", "10.1.0.0"}) {
+        ASSERT_EQ(0, read({std::string("NCCL_IB_ADDR_RANGE=") + bad}));
+        EXPECT_STREQ("", params.addr_range);
+        ASSERT_EQ(1u, warnings.size()) << bad;
+        EXPECT_EQ(0u, warnings[0].find(std::string("NCCL_IB_ADDR_RANGE=") + bad +
+                                       " is not a network; this plugin takes ADDRESS/PREFIX"));
+        warnings.clear();
+    }
 }
 
 TEST_F(Param, NcclsMarkForUnsetIsSilent)

@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "net-pvrdma/gid.h"
 #include "plugin/base/addr.h"
 #include "plugin/base/dev_list.h"
 #include "plugin/base/log.h"
@@ -40,7 +39,6 @@ enum {
 struct start {
     char refused[PVN_ERR_TEXT_LEN]; /* why the plugin refuses the settings; "" if it accepts them */
     char no_key[PVN_ERR_TEXT_LEN];  /* why no connection would be made; "" */
-    char range[PVN_ERR_TEXT_LEN];   /* why no RDMA port would be used; "" */
     char failed[PVN_ERR_TEXT_LEN];  /* why the search for devices has failed; "" */
     char said[SAID][TEXT];          /* warnings */
     int n_said, of_settings;        /* the first of_settings warnings are about settings */
@@ -83,7 +81,6 @@ static int count_set(const struct pvn_params *params)
 static bool read_settings(const struct tool *t, struct start *s, struct pvn_params *params)
 {
     static char *const none[] = {NULL};
-    struct pvn_gid_policy gids = {.index = -1};
     struct pvn_err err = PVN_ERR_INIT;
     int rc = pvn_params_read(params, t->ignore_env ? none : environ, &err);
     s->of_settings = s->n_said;
@@ -94,9 +91,6 @@ static bool read_settings(const struct tool *t, struct start *s, struct pvn_para
     s->set = count_set(params);
     if (tool_key_contradicts(params, &err) < 0)
         snprintf(s->no_key, sizeof(s->no_key), "%s", err.reason[0]);
-    pvn_str_append(gids.range, sizeof(gids.range), "%s", params->addr_range);
-    if (pvn_gid_policy_check(&gids, &err) < 0)
-        snprintf(s->range, sizeof(s->range), "%s", err.reason[0]);
     return true;
 }
 
@@ -200,8 +194,7 @@ static int add_settings(const struct tool *t, const struct start *s, struct pvn_
 {
     static const char list[] = "`pvn-topo params` lists them, with their ranges";
     int rc = 0;
-    bool fine = !s->refused[0] && !s->no_key[0] && !s->range[0] && s->of_settings == 0;
-    bool rdma = s->may_use_rdma && t->topo->nrdmas > 0;
+    bool fine = !s->refused[0] && !s->no_key[0] && s->of_settings == 0;
     char taken[TEXT], homes[TEXT] = "";
     pvn_nccl_conf_taken(taken, sizeof(taken));
     if (!t->ignore_env)
@@ -213,9 +206,6 @@ static int add_settings(const struct tool *t, const struct start *s, struct pvn_
     if (rc == 0 && s->no_key[0])
         rc = add(checks, "settings", PVN_TOPO_LEVEL_FAIL, "environment", "",
                  "no connection is made: %s", s->no_key);
-    if (rc == 0 && s->range[0])
-        rc = add(checks, "settings", rdma ? PVN_TOPO_LEVEL_FAIL : PVN_TOPO_LEVEL_WARN,
-                 "environment", list, "no RDMA port is used: %s", s->range);
     for (int i = 0; rc == 0 && i < s->of_settings; i++)
         rc = add(checks, "settings", PVN_TOPO_LEVEL_WARN, "environment",
                  "correct the variable, or unset it", "%s", s->said[i]);
@@ -268,7 +258,7 @@ static int add_loopback(const struct start *s, struct pvn_topo_checks *checks)
 /* Adds a row for RDMA devices that the machine has and the plugin does not use. */
 static int add_unused(const struct tool *t, const struct start *s, struct pvn_topo_checks *checks)
 {
-    if (s->adapters || !s->may_use_rdma || t->topo->nrdmas == 0 || !s->left_out[0] || s->range[0] ||
+    if (s->adapters || !s->may_use_rdma || t->topo->nrdmas == 0 || !s->left_out[0] ||
         is_said(s, "RDMA is not used"))
         return 0;
     return add(checks, "interfaces", PVN_TOPO_LEVEL_WARN, "RDMA",
@@ -277,9 +267,9 @@ static int add_unused(const struct tool *t, const struct start *s, struct pvn_to
 }
 
 /* True for a warning that another row repeats. */
-static bool is_elsewhere(const struct start *s, const char *text)
+static bool is_elsewhere(const char *text)
 {
-    return (s->range[0] && strstr(text, s->range)) || strstr(text, "only loopback is used");
+    return strstr(text, "only loopback is used");
 }
 
 static int add_devices(const struct tool *t, const struct start *s, struct pvn_topo_checks *checks)
@@ -296,7 +286,7 @@ static int add_devices(const struct tool *t, const struct start *s, struct pvn_t
     if (s->devices == 0)
         return add_no_device(s, checks);
     for (int i = s->of_settings; rc == 0 && i < s->n_said; i++)
-        if (!is_elsewhere(s, s->said[i]))
+        if (!is_elsewhere(s->said[i]))
             rc =
                 add(checks, "interfaces", PVN_TOPO_LEVEL_WARN, "devices", remedy, "%s", s->said[i]);
     if (rc == 0)

@@ -17,7 +17,7 @@ extern char **environ;
 static json_t *row(const struct pvn_param_def *def, size_t index, const struct pvn_params *params)
 {
     static const char *const types[] = {"bool", "int",    "size", "duration",
-                                        "enum", "string", "list"};
+                                        "enum", "string", "list", "network"};
     static const char *const sources[] = {"default", "environment", "alias"};
     char text[PVN_PARAM_STR_LEN], name[128];
     json_t *o = json_object();
