@@ -161,6 +161,23 @@ static void leave_out_unlisted(const struct pvn_hca_options *o, const char *name
     t->by_setting |= !exclude;
 }
 
+/* False if the port has no row for the partition key; left_out then has the reason. */
+static bool has_pkey(const struct pvn_hca_options *o, const struct pvn_hca *h,
+                     const struct pvn_hca_port *p, int tbl_len, struct pvn_hca_table *t)
+{
+    char hex[16] = "";
+    if (tbl_len == 0 || o->pkey < tbl_len) /* without a length the table is not known */
+        return true;
+    if (o->pkey > UINT8_MAX)
+        snprintf(hex, sizeof(hex), " (0x%x)", (unsigned int)o->pkey);
+    pvn_hca_left_out(t, p->name,
+                     "%s%s is no row of its table of %d partition key%s: give the number of a row "
+                     "in /sys/class/infiniband/%s/ports/%u/pkeys, not a key such as 0x8001",
+                     o->pkey_setting, hex, tbl_len, tbl_len == 1 ? "" : "s", h->name, p->port);
+    t->by_setting = true;
+    return false;
+}
+
 static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                       struct pvn_hca_table *t, const struct pvn_hca *h, int port)
 {
@@ -218,6 +235,8 @@ static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o
         pvn_hca_left_out(t, p->name, "it has no LID: no subnet manager has configured it");
         return;
     }
+    if (!has_pkey(o, h, p, a.pkey_tbl_len, t))
+        return;
     snprintf(p->why, sizeof(p->why), "%s%s%s",
              h->kind == PVN_HCA_PVRDMA ? "PVRDMA"
              : p->ethernet             ? "RoCE"

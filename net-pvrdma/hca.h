@@ -88,6 +88,8 @@ struct pvn_hca_options {
     bool every_name;
     struct pvn_gid_policy gids; /* of RoCE ports; InfiniBand ignores it, as in NCCL */
     char gid_settings[192]; /* the variables of this policy, for messages: "NCCL_IB_GID_INDEX=3" */
+    int pkey;               /* row of each port's table of partition keys */
+    char pkey_setting[48];  /* for messages: "NCCL_IB_PKEY=1" */
     /* Returns the prefix length of an address of this interface as in pvn_gid_row, 0 if it is not known.
      * NULL: the scan reads the interfaces of this process. */
     uint8_t (*prefix)(void *arg, const char *ifname, const uint8_t raw[16]);

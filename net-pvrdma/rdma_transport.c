@@ -279,8 +279,10 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
         .hca_from = hca_from(p),
         .may_lack_rdma = !needs_hca(p),
         .every_name = p->strict,
+        .pkey = p->pkey,
         .gids = {.index = p->gid_index, .roce_version = p->roce_version, .family = p->addr_family}};
     pvn_str_append(found.options.gids.range, sizeof(found.options.gids.range), "%s", p->addr_range);
+    pvn_param_setting(p, "PKEY", found.options.pkey_setting, sizeof(found.options.pkey_setting));
     list_gid_settings(p, found.options.gid_settings, sizeof(found.options.gid_settings));
     int rc = pvn_poller_get();
     if (rc < 0)

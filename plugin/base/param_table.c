@@ -310,7 +310,9 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = 65535,
      FIELD(pkey),
-     .help = "Index into an InfiniBand port's partition key table."},
+     .help =
+         "Row of a port's table of partition keys, not a key such as 0x8001. A port without this "
+         "row is not used."},
     {.name = "QPS",
      .alias = "NCCL_IB_QPS_PER_CONNECTION",
      .type = PVN_PARAM_INT,

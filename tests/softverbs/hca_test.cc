@@ -203,6 +203,35 @@ TEST_F(Hca, InfinibandIgnoresTheGidPolicy)
     }
 }
 
+// A wrong row would fail each queue pair. Operators give the key in its place.
+TEST_F(Hca, APortWithoutTheRowOfThePartitionKeyIsLeftOut)
+{
+    o.pkey = 5;
+    snprintf(o.pkey_setting, sizeof o.pkey_setting, "NCCL_IB_PKEY=5");
+    ASSERT_EQ(scan("profile ib"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_TRUE(left_out("mlx5_0:1 (NCCL_IB_PKEY=5 is no row of its table of 1 partition key: give "
+                         "the number of a row in /sys/class/infiniband/mlx5_0/ports/1/pkeys, not a "
+                         "key such as 0x8001)"))
+        << t.left_out;
+    EXPECT_TRUE(t.by_setting);
+    static const pvn_verbs *real;
+    static uint16_t length;
+    real = v;
+    pvn_verbs other = *v;
+    other.query_port = [](ibv_context *c, uint8_t port, ibv_port_attr *a) {
+        int rc = real->query_port(c, port, a);
+        a->pkey_tbl_len = length;
+        return rc;
+    };
+    for (uint16_t n : {uint16_t(0), uint16_t(5), uint16_t(6)}) {
+        length = n;
+        pvn_hca_close(v, &t);
+        ASSERT_EQ(pvn_hca_scan(&other, &o, &t, &err), 0);
+        EXPECT_EQ(t.nports, n == 5 ? 0 : 1) << n << ": " << t.left_out;
+    }
+}
+
 // A port that is down is left out for that, whatever the settings are, and an exclusion is the user's intention.
 TEST_F(Hca, SettingsThatLeaveOutAnActivePortAreKnown)
 {

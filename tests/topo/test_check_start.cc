@@ -143,6 +143,8 @@ TEST_F(CheckStart, AdaptersAreOpenedInAProcessOfTheirOwn)
         {"NCCL_IB_ROCE_VERSION_NUM=1 NCCL_PVRDMA_ADDR_FAMILY=ipv4", 0,
          "no GID fits NCCL_IB_ROCE_VERSION_NUM=1, NCCL_PVRDMA_ADDR_FAMILY=AF_INET: 0 "},
         {"NCCL_IB_ADDR_RANGE=10.1.0.0/16", 0, "no GID fits NCCL_IB_ADDR_RANGE=10.1.0.0/16: 0 "},
+        {"NCCL_IB_PKEY=5", 0, "(NCCL_IB_PKEY=5 is no row of its table of 1 partition key: "},
+        {"NCCL_PVRDMA_PKEY=0x8001", 0, "(NCCL_PVRDMA_PKEY=32769 (0x8001) is no row of its table"},
         {"NCCL_IB_HCA=vmw_pvrdma0:2", 0, "vmw_pvrdma0:1 (not in NCCL_IB_HCA=vmw_pvrdma0:2)"},
     };
     std::string no_port = "settings leave no RDMA port, so RDMA is not used; correct or unset "
