@@ -272,8 +272,8 @@ int pvn_rdma_adapter_gids(struct pvn_rdma_hold *h, struct pvn_gid_row *rows)
 {
     struct pvn_rdma_adapter *a = h->adapter;
     struct gid_table *kept = &h->opened->gids[h->port.port & 1];
-    struct gid_table t = {
-        .port = h->port.port, .read_ns = pvn_now_ns(), .changed = atomic_load(h->gids_changed)};
+    uint64_t changed = atomic_load(h->gids_changed);
+    struct gid_table t = {.port = h->port.port, .read_ns = pvn_now_ns(), .changed = changed};
     bool serves, whole = true;
 
     pthread_mutex_lock(&a->lock);
