@@ -97,7 +97,8 @@ static enum pvn_stat_sealed sealed(const struct pvn_conn *c)
 
 void conn_publish(struct pvn_conn *c)
 {
-    char buf[PVN_ERR_TEXT_LEN], why[PVN_ERR_TEXT_LEN];
+    char why[PVN_ERR_TEXT_LEN];
+    char buf[sizeof(why) + 100]; /* holds an error behind what the connection does */
     const char *text = "";
     enum pvn_stat_phase phase = PVN_STAT_SETUP;
 
