@@ -262,8 +262,8 @@ void comm_attend_stop(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
 /* Returns how many messages the comm with this id has received, for the HELLO to a peer that
- * connects again; 0: not known. Any thread, with a listener's lock held or not. Works for a second
- * after a close in a failover, too. */
+ * connects again; 0: not known. Any thread, with a listener's lock held or not. Works after a close in
+ * a failover, too, as long as its attempt LINGERS (link_back.h). */
 uint64_t comm_received(uint64_t id);
 
 #endif
