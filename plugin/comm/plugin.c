@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "comm/comm_pending.h"
 #include "comm/device.h"
+#include "base/addr.h"
 #include "base/fork.h"
 #include "base/fork_fds.h"
 #include "comm/placement.h"
@@ -108,6 +109,24 @@ static void banner(int abi)
                  pvn_params_get()->key_file[0] ? ", without a key" : "");
 }
 
+/* Writes the addresses of all devices to the statistics, or none if there are too many. */
+static void publish_addresses(void)
+{
+    char list[sizeof(((struct pvn_stat_head *)NULL)->addrs)] = "", addr[PVN_ADDR_TEXT_LEN];
+    size_t len = 0;
+
+    for (int i = 0; i < pvn_devices_count(); i++) {
+        const struct pvn_device *d = pvn_device_get(i);
+
+        for (int k = -1; k < d->nmore; k++) {
+            pvn_addr_format_host((const struct sockaddr *)(k < 0 ? &d->addr : &d->more[k].addr),
+                                 addr, sizeof(addr));
+            len = pvn_str_append(list, sizeof(list), " %s", addr);
+        }
+    }
+    pvn_stats_addresses(len < sizeof(list) - 1 ? list : "");
+}
+
 static int load(int abi, struct pvn_err *err)
 {
     struct pvn_err refused = PVN_ERR_INIT;
@@ -129,6 +148,7 @@ static int load(int abi, struct pvn_err *err)
     }
     atomic_store(&plugin_state.loaded, true);
     pvn_stats_open(abi);
+    publish_addresses();
     banner(abi);
     return 0;
 }

@@ -22,7 +22,7 @@
 #define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its terminating zero */
 
 enum {
-    PVN_STAT_VERSION = 5, /* raised with every change below pvn_stat_ident */
+    PVN_STAT_VERSION = 6, /* raised with every change below pvn_stat_ident */
     PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
     PVN_STAT_GROW = 32,   /* rows by which the file grows */
     PVN_STAT_TOTALS = 16  /* kinds of comms whose sums outlive their rows */
@@ -82,6 +82,7 @@ struct pvn_stat_head {
     char command[16];          /* the process's name */
     char rank[16];             /* "" if no launcher says it */
     char rank_from[40];        /* the variable that says it */
+    char addrs[320];           /* IP addresses of its devices, each behind a blank; "": not known */
     uint64_t totals_seq;       /* odd while a row's numbers are added to the totals */
     struct pvn_stat_total total[PVN_STAT_TOTALS];
 };

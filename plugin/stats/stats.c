@@ -30,7 +30,7 @@
 #define MAP_BYTES                                                                                  \
     (sizeof(struct pvn_stat_head) + (size_t)PVN_STAT_ROWS * sizeof(struct pvn_stat_row))
 
-_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 3264 &&
+_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 3584 &&
                    sizeof(struct pvn_stat_row) == 1536,
                "another layout is another PVN_STAT_VERSION");
 _Static_assert(sizeof(struct pvn_stat_head) % 64 == 0 && sizeof(struct pvn_stat_row) % 64 == 0 &&
@@ -460,6 +460,14 @@ struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char
 out:
     pthread_mutex_unlock(&lock);
     return s;
+}
+
+void pvn_stats_addresses(const char *list)
+{
+    pthread_mutex_lock(&lock);
+    if (file.head)
+        copy(file.head->addrs, sizeof(file.head->addrs), list);
+    pthread_mutex_unlock(&lock);
 }
 
 void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const char *addr)

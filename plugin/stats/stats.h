@@ -27,6 +27,9 @@
  * interface. A failure is one INFO line. Any thread, but not at the same time as another call of
  * these three. */
 void pvn_stats_open(int abi);
+/* Writes the addresses of the process's devices, as in struct pvn_stat_head. Others of the same host
+ * name and pid, on a clone of this machine or in a container, have other addresses. */
+void pvn_stats_addresses(const char *list);
 /* Gives the file up when its last row is closed; removes it unless a comm has failed. */
 void pvn_stats_close(void);
 /* In a forked child that initializes the plugin for itself, while it has one thread. */

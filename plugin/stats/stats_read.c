@@ -165,6 +165,7 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     CLEAN(h->command);
     CLEAN(h->rank);
     CLEAN(h->rank_from);
+    CLEAN(h->addrs);
     for (int i = 0; i < PVN_STAT_TOTALS; i++)
         CLEAN(h->total[i].device);
     out->now_ns = now_of(h);

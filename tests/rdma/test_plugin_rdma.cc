@@ -85,6 +85,7 @@ TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
         EXPECT_FALSE(bad.move(4, true));
     }
     ASSERT_EQ(0, pvn_stats_read(path.c_str(), &s, nullptr)) << "a failure keeps the file";
+    EXPECT_NE(nullptr, strstr(s.head.addrs, " 127.0.0.1")) << s.head.addrs;
     ASSERT_EQ(4, s.nrows);
     int failed = 0;
     for (int i = 0; i < s.nrows; i++) {

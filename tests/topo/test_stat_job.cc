@@ -105,6 +105,47 @@ TEST_F(StatJob, InACircleTheOneThatIsBehindIsNamed)
             .find("rank 0, rank 1, rank 2 wait for each other, and 1 more process for them:"));
 }
 
+// Two clones of a virtual machine, or two containers, may have one host name, and their processes one pid. Their
+// addresses differ.
+TEST_F(StatJob, ProcessesOfOneHostNameAndPid)
+{
+    auto clone = [&](int at, const std::string &comms, double written, const std::string &file) {
+        return "{\"file\": \"" + file +
+               "\", \"pid\": 5, \"host\": \"clone\", \"command\": \"python\", " + "\"rank\": \"" +
+               std::to_string(at) + "\", \"life\": \"alive\", \"state\": \"sleeping\", " +
+               "\"plugin\": \"0.1.0\", \"interface\": 11, \"began_s_ago\": 100.0, \"written_s_ago\": " +
+               std::to_string(written) + ", \"addresses\": [\"10.0.0." + std::to_string(at) +
+               "\", \"192.0.2." + std::to_string(at) + "\"], \"comms\": [" + comms + "]}";
+    };
+    auto waits = [&](int of, double stall) {
+        return "{\"comm\": 1, \"kind\": \"recv\", \"state\": \"UP\", \"closed\": false, \"trouble\": " +
+               std::string(stall > 0 ? "\"stalled\"" : "null") +
+               ", \"text\": \"\", \"device\": \"e0\", \"peer_host\": \"clone\", \"peer_pid\": 5, " +
+               "\"peer_address\": \"192.0.2." + std::to_string(of) +
+               ":50000\", \"stalled_s\": " + (stall > 0 ? std::to_string(stall) : "null") +
+               ", \"messages\": 1, \"in_state_s\": 60.0, \"moved_s_ago\": 9.0}";
+    };
+    for (const char *file : {"/dev/shm/x/5-77-0.stat", "/dev/shm/x/5-78-0.stat"}) {
+        std::string names = save("1.json", {clone(1, waits(2, 9), 0.1, "/dev/shm/x/5-77-0.stat")}) +
+                            save("3.json", {clone(3, waits(2, 8), 0.1, "/dev/shm/x/5-79-0.stat")});
+        Result r = run("stat" + names);
+        EXPECT_EQ(0u, first_line(r).find("2 of 2 processes wait for pid 5 on clone: its statistics "
+                                         "are not among these"))
+            << r.out << r.err;
+        names += save("2.json", {clone(2, waits(1, 0), 20, file)});
+        r = run("stat" + names);
+        EXPECT_EQ(1, r.status);
+        EXPECT_EQ("", r.err);
+        EXPECT_EQ(0u, first_line(r).find(
+                          "2 of 3 processes wait for rank 2, python pid 5 on clone: NCCL has "
+                          "not called the plugin there for 20 s"))
+            << r.out;
+    }
+    // A process may be its own peer, which is no reason to wait for another one.
+    Result r = run("stat" + save("1.json", {clone(1, waits(1, 9), 0.1, "/dev/shm/x/5-77-0.stat")}));
+    EXPECT_EQ(std::string::npos, r.out.find("wait for")) << r.out;
+}
+
 TEST_F(StatJob, AJobInWhichNobodyWaitsIsListed)
 {
     std::string names = save("0.json", {process(0, {{true, 1, 0}})});

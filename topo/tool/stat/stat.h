@@ -74,6 +74,13 @@ const char *stat_process_state(const struct pvn_stats *f);
 double stat_age(const struct pvn_stats *f, uint64_t stamp);
 /* A time stamp of the file as seconds since the epoch. */
 double stat_wall(const struct pvn_stats *f, uint64_t stamp);
+/* True if the addresses of the process's machine are known. Older releases do not write them. */
+bool stat_has_addresses(const struct pvn_stats *f);
+/* True if the process's machine has this address ("ADDRESS:PORT"; any port). */
+bool stat_has_address(const struct pvn_stats *f, const char *addr);
+/* True if the addresses of both are known and none is the same: the processes are on different
+ * machines, or in different network namespaces. */
+bool stat_are_apart(const struct pvn_stats *a, const struct pvn_stats *b);
 /* "node8 pid 812 at 192.0.2.8:4711", with the parts that are known. Returns buf. */
 const char *stat_peer(const struct pvn_stat_row *r, char *buf, size_t len);
 

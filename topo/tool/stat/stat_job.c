@@ -23,10 +23,14 @@ static int compare(const char *host, uint64_t pid, const struct stat_node *n)
     return c ? c : pid < n->pid ? -1 : pid > n->pid;
 }
 
+/* Sorts processes of one host and pid by their files; the one that was not read comes last. */
 static int by_process(const void *a, const void *b)
 {
-    const struct stat_node *x = a;
-    return compare(x->host, x->pid, b);
+    const struct stat_node *x = a, *y = b;
+    int c = compare(x->host, x->pid, y);
+    if (c || x->file == y->file)
+        return c;
+    return !x->file ? 1 : !y->file ? -1 : x->file < y->file ? -1 : 1;
 }
 
 static int by_from(const void *a, const void *b)
@@ -43,32 +47,77 @@ static int by_waiting(const void *a, const void *b)
 
 enum wait_kind { NO_WAIT, SHORT_WAIT, STALL };
 
+/* True if the peer has the name and the pid of the process itself. */
+static bool is_namesake(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    return r->peer_pid == f->head.id.pid && strcmp(r->peer_host, f->head.id.host) == 0;
+}
+
+/* True if the process is its own peer. A clone of its machine has the same name, and a container
+ * often the same pid, but not its addresses. */
+static bool is_itself(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    return is_namesake(f, r) && (stat_has_address(f, r->peer_addr) || !stat_has_addresses(f));
+}
+
 /* How the comm's process waits for its peer, if it waits and the peer is known. */
 static enum wait_kind kind_of(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
-    bool itself = r->peer_pid == f->head.id.pid && strcmp(r->peer_host, f->head.id.host) == 0;
     enum stat_trouble trouble = stat_trouble(f, r);
-    if (!stat_is_comm(r) || !r->peer_host[0] || itself)
+    if (!stat_is_comm(r) || !r->peer_host[0] || is_itself(f, r))
         return NO_WAIT;
     if (trouble == STAT_FINE && stat_stalled(f, r) >= STAT_FOLLOWED_S)
         return SHORT_WAIT;
     return trouble == STAT_STALLED ? STALL : NO_WAIT;
 }
 
-static int find_process(const struct stat_job *job, const char *host, uint64_t pid)
+/* The first node of this host and pid, or where it would be. */
+static int first_process(const struct stat_job *job, const char *host, uint64_t pid)
 {
     int low = 0, high = job->nodes;
     while (low < high) {
         int mid = (low + high) / 2;
-        int c = compare(host, pid, &job->node[mid]);
-        if (c == 0)
-            return mid;
-        if (c < 0)
-            high = mid;
-        else
+        if (compare(host, pid, &job->node[mid]) > 0)
             low = mid + 1;
+        else
+            high = mid;
     }
-    return -1;
+    return low;
+}
+
+/* The node of a file that was read. */
+static int find_process(const struct stat_job *job, const struct pvn_stats *f)
+{
+    int first = first_process(job, f->head.id.host, f->head.id.pid), i = first;
+    while (i < job->nodes && job->node[i].file && stat_are_apart(job->node[i].file, f))
+        i++;
+    return i < job->nodes && compare(f->head.id.host, f->head.id.pid, &job->node[i]) == 0 &&
+                   job->node[i].file
+               ? i
+               : first;
+}
+
+/* The node of a comm's peer: of those with its host and pid the one at its address, else the only
+ * one whose addresses are not known, else one that was not read. A single process of this host and
+ * pid is the peer anyway, for it may have further addresses. -1: none. */
+static int find_peer(const struct stat_job *job, const struct pvn_stats *f,
+                     const struct pvn_stat_row *r)
+{
+    int unknown = -1, unknowns = 0, single = -1, n = 0;
+    for (int i = first_process(job, r->peer_host, r->peer_pid);
+         i < job->nodes && compare(r->peer_host, r->peer_pid, &job->node[i]) == 0; i++) {
+        const struct pvn_stats *file = job->node[i].file;
+        if (!file)
+            return unknowns == 1 ? unknown : i;
+        if (stat_has_address(file, r->peer_addr))
+            return i;
+        single = n++ == 0 && !is_namesake(f, r) ? i : -1;
+        if (stat_has_addresses(file) || (is_namesake(f, r) && !stat_are_apart(file, f)))
+            continue;
+        unknown = i;
+        unknowns++;
+    }
+    return unknowns == 1 ? unknown : single;
 }
 
 /* Selects one of two files of one host and pid: that of the living process, else of the one that
@@ -95,36 +144,46 @@ static bool one_process(const struct pvn_stats *a, const struct pvn_stats *b)
 static void join_node(struct stat_node *n, const struct pvn_stats *file)
 {
     const struct pvn_stats *first = n->file;
-    if (!file || !first) {
-        n->file = first ? first : file;
-        return;
-    }
     n->file = later_of(first, file);
     if (!one_process(first, file))
         n->earlier = n->file == file ? first : file;
 }
 
-/* Adds the processes that were read and those that they wait for, sorted and each once. */
-static void add_nodes(const struct stat_list *list, struct stat_job *job)
+/* Adds the processes that were read, sorted and each once. */
+static void add_read(const struct stat_list *list, struct stat_job *job)
 {
-    int n = 0, kept = 0;
+    for (int i = 0; i < list->n; i++)
+        job->node[i] = (struct stat_node){.host = list->file[i].head.id.host,
+                                          .pid = list->file[i].head.id.pid,
+                                          .file = &list->file[i]};
+    qsort(job->node, (size_t)list->n, sizeof(*job->node), by_process);
+    for (int i = 0; i < list->n; i++) {
+        struct stat_node one = job->node[i];
+        int k = first_process(job, one.host, one.pid);
+        while (k < job->nodes && stat_are_apart(job->node[k].file, one.file))
+            k++;
+        if (k < job->nodes)
+            join_node(&job->node[k], one.file);
+        else
+            job->node[job->nodes++] = one;
+    }
+}
+
+/* Adds the processes that were not read and that others wait for. */
+static void add_unread(const struct stat_list *list, struct stat_job *job)
+{
+    int n = job->nodes, kept = 0;
     for (int i = 0; i < list->n; i++) {
         const struct pvn_stats *f = &list->file[i];
-        job->node[n++] =
-            (struct stat_node){.host = f->head.id.host, .pid = f->head.id.pid, .file = f};
         for (int k = 0; k < f->nrows; k++)
-            if (kind_of(f, &f->row[k]) != NO_WAIT)
+            if (kind_of(f, &f->row[k]) != NO_WAIT && find_peer(job, f, &f->row[k]) < 0)
                 job->node[n++] =
                     (struct stat_node){.host = f->row[k].peer_host, .pid = f->row[k].peer_pid};
     }
     qsort(job->node, (size_t)n, sizeof(*job->node), by_process);
-    for (int i = 0; i < n; i++) {
-        struct stat_node *last = kept ? &job->node[kept - 1] : NULL;
-        if (!last || by_process(last, &job->node[i]) != 0)
+    for (int i = 0; i < n; i++)
+        if (kept == 0 || by_process(&job->node[kept - 1], &job->node[i]) != 0)
             job->node[kept++] = job->node[i];
-        else
-            join_node(last, job->node[i].file);
-    }
     job->nodes = kept;
 }
 
@@ -136,10 +195,7 @@ static void add_of_kind(struct stat_job *job, int from, const struct pvn_stats *
         const struct pvn_stat_row *r = &f->row[k];
         if (kind_of(f, r) == kind)
             job->wait[job->waits++] =
-                (struct stat_wait){.from = from,
-                                   .to = find_process(job, r->peer_host, r->peer_pid),
-                                   .file = f,
-                                   .row = r};
+                (struct stat_wait){.from = from, .to = find_peer(job, f, r), .file = f, .row = r};
     }
 }
 
@@ -167,7 +223,7 @@ static int add_waits(const struct stat_list *list, struct stat_job *job)
         return -ENOMEM;
     for (int i = 0; i < list->n; i++) {
         const struct pvn_stats *f = &list->file[i];
-        add_of_kind(job, find_process(job, f->head.id.host, f->head.id.pid), f, STALL);
+        add_of_kind(job, find_process(job, f), f, STALL);
     }
     follow(job, waits);
     free(waits);
@@ -360,7 +416,8 @@ int stat_job_make(const struct stat_list *list, struct stat_job *job)
     job->node = calloc(most + 1, sizeof(*job->node));
     job->wait = calloc(most + 1, sizeof(*job->wait));
     if (job->node && job->wait) {
-        add_nodes(list, job);
+        add_read(list, job);
+        add_unread(list, job);
         circles = add_waits(list, job) == 0 ? find_circles(job) : -ENOMEM;
         if (circles >= 0 && find_roots(job, circles) == 0)
             return 0;
@@ -386,8 +443,7 @@ static void count_inside(const struct stat_job *job, const struct stat_node *n, 
     *received = *sent = 0;
     for (int k = 0; k < n->file->nrows; k++) {
         const struct pvn_stat_row *r = &n->file->row[k];
-        int peer =
-            r->ended_ns || !r->peer_host[0] ? -1 : find_process(job, r->peer_host, r->peer_pid);
+        int peer = r->ended_ns || !r->peer_host[0] ? -1 : find_peer(job, n->file, r);
         if (peer >= 0 && job->node[peer].circle == n->circle && &job->node[peer] != n)
             *(r->sender ? sent : received) += r->n.msgs;
     }

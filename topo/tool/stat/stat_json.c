@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 #include "topo/tool/base/json.h"
 #include "topo/tool/stat/stat_grown.h"
@@ -110,6 +111,17 @@ static json_t *rates(const struct pvn_stats *f, const struct pvn_stats *old)
     return o;
 }
 
+static json_t *addresses(const struct pvn_stats *f)
+{
+    json_t *list = json_array();
+    const char *at = f->head.addrs;
+    while ((at = strchr(at, ' '))) {
+        at++;
+        json_array_append_new(list, json_stringn(at, strcspn(at, " ")));
+    }
+    return list;
+}
+
 static json_t *process(const struct pvn_stats *f)
 {
     const struct pvn_stat_head *h = &f->head;
@@ -125,6 +137,7 @@ static json_t *process(const struct pvn_stats *f)
     json_object_set_new(o, "plugin", json_string(h->plugin));
     json_object_set_new(o, "interface", number(h->abi));
     json_object_set_new(o, "network_namespace", h->net_ns ? number(h->net_ns) : json_null());
+    json_object_set_new(o, "addresses", addresses(f));
     json_object_set_new(o, "began_s_ago", age(f, h->mono_ns));
     json_object_set_new(o, "written_s_ago", age(f, h->touched_ns));
     json_object_set_new(o, "opened", number(h->comms));

@@ -41,7 +41,8 @@ static uint32_t hash(const struct pvn_stats *f)
 
 static bool same(const struct pvn_stats *a, const struct pvn_stats *b)
 {
-    return strcmp(a->head.id.host, b->head.id.host) == 0 && strcmp(base(a), base(b)) == 0;
+    return strcmp(a->head.id.host, b->head.id.host) == 0 && strcmp(base(a), base(b)) == 0 &&
+           !stat_are_apart(a, b);
 }
 
 /* The entry of f in the table, or the free entry for it. */

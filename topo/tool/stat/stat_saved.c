@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "plugin/base/clock.h"
+#include "plugin/base/err.h"
 #include "plugin/base/version.h"
 #include "topo/tool/stat/stat.h"
 
@@ -99,6 +100,15 @@ static void take_comm(const json_t *o, struct pvn_stat_row *r)
     take_counts(o, &r->n);
 }
 
+static void take_addresses(const json_t *list, struct pvn_stat_head *h)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *s = json_string_value(json_array_get(list, i));
+        if (s && !strchr(s, ' '))
+            pvn_str_append(h->addrs, sizeof(h->addrs), " %s", s);
+    }
+}
+
 static void take_process(const json_t *o, struct pvn_stats *f)
 {
     struct pvn_stat_head *h = &f->head;
@@ -110,6 +120,7 @@ static void take_process(const json_t *o, struct pvn_stats *f)
     COPY(h->rank, o, "rank");
     COPY(h->rank_from, o, "rank_from");
     COPY(h->plugin, o, "plugin");
+    take_addresses(json_object_get(o, "addresses"), h);
     f->life = PVN_STATS_ELSEWHERE;
     for (size_t i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {
         f->life = lives[i];

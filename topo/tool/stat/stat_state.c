@@ -95,3 +95,41 @@ const char *stat_peer(const struct pvn_stat_row *r, char *buf, size_t len)
         snprintf(buf, len, "%s", r->peer_addr);
     return buf;
 }
+
+bool stat_has_addresses(const struct pvn_stats *f)
+{
+    return f->head.addrs[0] != '\0';
+}
+
+/* True if the list has the address of `len` bytes. */
+static bool is_listed(const char *list, const char *addr, size_t len)
+{
+    const char *at = list;
+    while (len > 0 && (at = strchr(at, ' '))) {
+        at++;
+        if (strcspn(at, " ") == len && strncmp(at, addr, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool stat_has_address(const struct pvn_stats *f, const char *addr)
+{
+    const char *end = strrchr(addr, ':');
+    if (addr[0] == '[') {
+        addr++;
+        end = strchr(addr, ']');
+    }
+    return end && is_listed(f->head.addrs, addr, (size_t)(end - addr));
+}
+
+bool stat_are_apart(const struct pvn_stats *a, const struct pvn_stats *b)
+{
+    const char *at = a->head.addrs;
+    while ((at = strchr(at, ' '))) {
+        at++;
+        if (is_listed(b->head.addrs, at, strcspn(at, " ")))
+            return false;
+    }
+    return stat_has_addresses(a) && stat_has_addresses(b);
+}
