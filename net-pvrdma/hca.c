@@ -158,7 +158,7 @@ static void leave_out_unlisted(const struct pvn_hca_options *o, const char *name
     bool exclude = pvn_dev_list_parse(o->hca).exclude;
     pvn_hca_left_out(t, name, "%s %s=%.48s", exclude ? "excluded by" : "not in", filter_name(o),
                      o->hca);
-    t->by_setting |= !exclude;
+    t->unlisted |= !exclude;
 }
 
 /* False if the port has no row for the partition key; left_out then has the reason. */
@@ -183,7 +183,9 @@ static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o
 {
     struct pvn_hca_port *p = &t->ports[t->nports];
     struct ibv_port_attr a;
+    bool listed = pvn_dev_list_matches(o->hca, h->name, port);
     int rc;
+    t->listed |= listed;
     memset(p, 0, sizeof(*p));
     p->hca = t->nhcas;
     p->port = (uint8_t)port;
@@ -199,7 +201,7 @@ static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o
         pvn_hca_left_out(t, p->name, "%s", state_text(a.state));
         return;
     }
-    if (!pvn_dev_list_matches(o->hca, h->name, port)) {
+    if (!listed) {
         leave_out_unlisted(o, p->name, t);
         return;
     }
@@ -270,18 +272,21 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
     snprintf(h->name, sizeof(h->name), "%s", v->get_device_name(dev));
     /* An iWARP port looks like a RoCE port, but only rdma_cm can connect its queue pairs. */
     if (dev->transport_type == IBV_TRANSPORT_IWARP) {
+        t->listed = true;
         pvn_hca_left_out(t, h->name, "iWARP, not RoCE; some adapters can be set to either");
         return 0;
     }
     errno = 0;
     h->ctx = v->open_device(dev);
     if (!h->ctx) {
+        t->listed = true;
         pvn_hca_left_out(t, h->name, "cannot be opened: %s",
                          pvn_strerror(errno ? -errno : -EIO, text, sizeof(text)));
         return 0;
     }
     rc = v->query_device(h->ctx, &a);
     if (rc) {
+        t->listed = true;
         pvn_hca_left_out(t, h->name, "does not answer: %s", pvn_strerror(rc, text, sizeof(text)));
         goto close;
     }
@@ -412,6 +417,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
         if (rc)
             pvn_err_set(err, rc, "no memory for the ports of %s", v->get_device_name(list[i]));
     }
+    out->by_setting |= out->unlisted && !out->listed;
     if (list)
         v->free_device_list(list);
     if (rc)

@@ -74,8 +74,10 @@ struct pvn_hca_table {
     struct pvn_hca_port *ports; /* in the order of the library's devices, then of ports */
     int nports;
     char left_out[1024]; /* "mlx5_1:1 (port is down), ..."; may be empty */
-    /* Settings leave out a device or an active port; an exclusion (^) by name does not count. */
+    /* Settings leave out a device or an active port. An exclusion (^) by name does not count, nor does a list of which
+     * a device or port is here and is not usable. */
     bool by_setting;
+    bool unlisted, listed; /* while it is filled: by_setting may follow */
 };
 
 struct pvn_hca_options {

@@ -241,7 +241,7 @@ TEST_F(Hca, SettingsThatLeaveOutAnActivePortAreKnown)
     } const cases[] = {
         {"mlx5_0:3", "", "mlx5_0:1 (not in NCCL_IB_HCA=mlx5_0:3)", true},
         {"mlx5_0:3", "\nport * 1 down\nport * 2 down", "mlx5_0:2 (port is down)", false},
-        {"mlx5_0:1", "\nport * 1 down", "mlx5_0:2 (not in NCCL_IB_HCA=mlx5_0:1)", true},
+        {"mlx5_0:1", "\nport * 1 down", "mlx5_0:2 (not in NCCL_IB_HCA=mlx5_0:1)", false},
         {"mlx5_0:1", "\nport * 2 down", "mlx5_0:2 (port is down)", false},
         {"", "\nport * 1 down\nport * 2 down", "mlx5_0:1 (port is down)", false},
         {"^mlx5_0", "", "mlx5_0:2 (excluded by NCCL_IB_HCA=^mlx5_0)", false},
@@ -335,7 +335,14 @@ TEST_F(Hca, FilterNamesWhatExists)
     EXPECT_STREQ(t.ports[0].name, "mlx5_1:2");
     EXPECT_STREQ(t.ports[1].name, "mlx5_2:1");
     EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_IB_HCA=mlx5_1:2,mlx5_2)")) << t.left_out;
-    EXPECT_TRUE(t.by_setting);
+    EXPECT_FALSE(t.by_setting) << "others are in the list";
+    o.hca = "mlx5_1";
+    ASSERT_EQ(scan("profile roce\nset devices 2\nport mlx5_1 1 down"), 0) << err.reason[0];
+    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_IB_HCA=mlx5_1)")) << t.left_out;
+    EXPECT_FALSE(t.by_setting) << "the list is right, and its port is down";
+    o.hca = "mlx5_1:2";
+    ASSERT_EQ(scan("profile roce\nset devices 2"), 0) << err.reason[0];
+    EXPECT_TRUE(t.by_setting) << "it has no such port";
     o.hca = "^mlx5_1";
     ASSERT_EQ(scan("profile roce\nset devices 3"), 0);
     EXPECT_EQ(t.nports, 2);
