@@ -34,10 +34,13 @@ static void loop_close(struct loop *l)
     free(l->mem);
 }
 
-static int loop_connect(struct loop *l, const struct pvn_hca *h, const struct pvn_hca_port *p)
+static int loop_connect(struct loop *l, const struct pvn_hca *h, const struct pvn_hca_port *p,
+                        int pkey)
 {
-    struct ibv_qp_attr a = {
-        .qp_state = IBV_QPS_INIT, .port_num = p->port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
+                            .pkey_index = (uint16_t)pkey,
+                            .port_num = p->port,
+                            .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     int rc = l->v->modify_qp(l->qp, &a,
                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (rc)
@@ -72,7 +75,7 @@ static int loop_connect(struct loop *l, const struct pvn_hca *h, const struct pv
 }
 
 static bool loop_open(struct loop *l, const struct pvn_verbs *v, const struct pvn_hca *h,
-                      const struct pvn_hca_port *p)
+                      const struct pvn_hca_port *p, int pkey)
 {
     size_t len = 3 * SPOT;
     *l = (struct loop){.v = v};
@@ -89,36 +92,37 @@ static bool loop_open(struct loop *l, const struct pvn_verbs *v, const struct pv
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
     l->qp = v->create_qp(h->pd, &a);
-    return l->qp && loop_connect(l, h, p) == 0;
+    return l->qp && loop_connect(l, h, p, pkey) == 0;
 }
 
-/* Waits for n completions. True if all were successful. */
-static bool wait_for(struct loop *l, int n)
+/* Waits for n completions. True if all were successful; *failed: one was not. */
+static bool wait_for(struct loop *l, int n, bool *failed)
 {
     const struct timespec pause = {.tv_nsec = (long)PAUSE_NS};
     uint64_t until = pvn_now_ns() + WAIT_NS;
     while (n > 0) {
         struct ibv_wc wc;
+        bool over = pvn_now_ns() >
+                    until; /* before the last look: this process may be stopped between the two */
         int got = ibv_poll_cq(l->cq, 1, &wc);
-        if (got < 0 || (got > 0 && wc.status != IBV_WC_SUCCESS))
+        *failed = got > 0 && wc.status != IBV_WC_SUCCESS;
+        if (got < 0 || *failed || (got == 0 && over))
             return false;
         n -= got;
-        if (got == 0) {
-            if (pvn_now_ns() > until)
-                return false;
+        if (got == 0)
             nanosleep(&pause, NULL);
-        }
     }
     return true;
 }
 
-/* True if the bytes arrive at the opcode's destination. A receive is posted for a WRITE, too, because a device
+/* True if the bytes arrive at the opcode's destination; *failed: the adapter reports that they do not. A receive is posted for a WRITE, too, because a device
  * that turns a WRITE into a SEND would wait for one. */
 static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const struct pvn_hca_port *p,
-                   enum ibv_wr_opcode op)
+                   int pkey, enum ibv_wr_opcode op, bool *failed)
 {
     struct loop l;
-    bool works = loop_open(&l, v, h, p);
+    bool works = loop_open(&l, v, h, p, pkey);
+    *failed = false;
     if (works) {
         uint8_t *source = l.mem, *target = l.mem + SPOT, *receive = l.mem + 2 * SPOT;
         struct ibv_sge from = {.addr = (uintptr_t)source, .length = SPOT, .lkey = l.mr->lkey};
@@ -133,7 +137,8 @@ static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const str
         struct ibv_send_wr *bad = NULL;
         memset(source, 0x5a, SPOT);
         works = ibv_post_recv(l.qp, &recv, &bad_recv) == 0 &&
-                ibv_post_send(l.qp, &send, &bad) == 0 && wait_for(&l, op == IBV_WR_SEND ? 2 : 1) &&
+                ibv_post_send(l.qp, &send, &bad) == 0 &&
+                wait_for(&l, op == IBV_WR_SEND ? 2 : 1, failed) &&
                 memcmp(source, op == IBV_WR_SEND ? receive : target, SPOT) == 0;
     }
     loop_close(&l);
@@ -141,9 +146,12 @@ static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const str
 }
 
 enum pvn_probe pvn_probe_write(const struct pvn_verbs *v, const struct pvn_hca *h,
-                               const struct pvn_hca_port *p)
+                               const struct pvn_hca_port *p, int pkey)
 {
-    if (try_it(v, h, p, IBV_WR_RDMA_WRITE))
+    bool failed;
+    if (try_it(v, h, p, pkey, IBV_WR_RDMA_WRITE, &failed))
         return PVN_PROBE_WORKS;
-    return try_it(v, h, p, IBV_WR_SEND) ? PVN_PROBE_FAILS : PVN_PROBE_UNKNOWN;
+    if (try_it(v, h, p, pkey, IBV_WR_SEND, &failed))
+        return PVN_PROBE_FAILS;
+    return failed ? PVN_PROBE_NO_LOOP : PVN_PROBE_UNKNOWN;
 }

@@ -108,7 +108,7 @@ static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
     struct pvn_rdma_gpu_cfg cfg = {
         .v = found.v,
         .can_write = !h->no_write,
-        .can_read = h->max_rd_atomic > 0 && !h->no_loop,
+        .can_read = h->max_rd_atomic > 0 && (!h->no_loop || p->flush == PVN_FLUSH_MODE_READ),
         .lacks = h->kind == PVN_HCA_PVRDMA ? "PVRDMA has neither peer memory nor dma-buf" : NULL,
         .mode = (enum pvn_gpu_mem_mode)p->gpu_mem,
         .flush = (enum pvn_flush_mode)p->flush,
@@ -132,15 +132,17 @@ static void try_write(int hca)
         if (found.table.ports[i].hca != hca)
             continue;
         struct pvn_hca *h = &found.table.hcas[hca];
-        enum pvn_probe p = pvn_probe_write(found.v, h, &found.table.ports[i]);
+        enum pvn_probe p =
+            pvn_probe_write(found.v, h, &found.table.ports[i], pvn_params_get()->pkey);
         if (p != PVN_PROBE_WORKS)
             pvn_info(PVN_INIT | PVN_NET, "%s: %s", found.table.ports[i].name,
-                     p == PVN_PROBE_FAILS
-                         ? "SEND works and RDMA WRITE does not: two-sided mode"
-                         : "cannot talk to itself: RDMA WRITE is taken for granted, and GPU memory "
-                           "is not flushed by RDMA READ");
+                     p == PVN_PROBE_FAILS ? "SEND works and RDMA WRITE does not: two-sided mode"
+                     : p == PVN_PROBE_NO_LOOP
+                         ? "cannot talk to itself: RDMA WRITE is taken for granted, and GPU memory "
+                           "is not flushed by RDMA READ"
+                         : "the trial of RDMA WRITE could not be made: it is taken for granted");
         h->no_write = p == PVN_PROBE_FAILS;
-        h->no_loop = p == PVN_PROBE_UNKNOWN;
+        h->no_loop = p == PVN_PROBE_NO_LOOP;
         return;
     }
 }

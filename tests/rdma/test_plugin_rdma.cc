@@ -165,8 +165,9 @@ TEST_F(PluginRdma, ALostQueuePairWithoutRequestsIsNoticed)
                 lost = sv::command("qp " + pair + " fatal") == 0;
         }
         ASSERT_TRUE(lost) << k;
-        for (unsigned salt = 3; r.move(salt, true) && !HasFailure(); salt++)
+        for (unsigned salt = 3; salt < 1000 && r.move(salt, true) && !HasFailure(); salt++)
             ;
+        EXPECT_TRUE(r.send_rc != ncclSuccess || r.recv_rc != ncclSuccess) << k;
         EXPECT_FALSE(said("retry counter exceeded")) << k << Log::get().warnings();
         noticed += said("a queue pair, of which the device reports a fatal error");
     }
