@@ -251,7 +251,7 @@ static size_t make_room(struct stream *s)
  */
 static bool worth_peeking(const struct stream *s)
 {
-    return s->empty > 0 && !s->have_frame && s->s_begin == s->s_end && s->stage_want == RX_STAGE &&
+    return s->empty > 0 && !s->peeked && !s->have_frame && s->s_begin == s->s_end && s->stage_want == RX_STAGE &&
            !s->seal;
 }
 

@@ -1,15 +1,35 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // The TCP lane under the engine, over loopback sockets.
+#include "support/next_symbol.h"
 #include "support/whole_table.h"
 #include "tcp/lane_pair.h"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+namespace
+{
+
+int reads_that_fail; // the next calls of recvmsg
+
+} // namespace
+
+// The lane's calls arrive here: the program comes before the C library.
+extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr *m, int flags)
+{
+    static auto real = next_symbol<decltype(&recvmsg)>("recvmsg");
+    if (reads_that_fail == 0)
+        return real(fd, m, flags);
+    reads_that_fail--;
+    errno = EAGAIN;
+    return -1;
+}
 
 namespace
 {
@@ -665,6 +685,23 @@ TEST_F(TcpLanePeek, EveryMessageArrivesOnce)
     receive_one(2, "third");
     uint64_t sent = pvn_tcp_lane_get_stats(p.tx)->tx_bytes;
     EXPECT_EQ(sent, pvn_tcp_lane_get_stats(p.rx)->rx_bytes);
+}
+
+// A read of what has been peeked at finds nothing, as when it is interrupted. The next read has to get it.
+TEST_F(TcpLanePeek, EveryMessageArrivesOnceIfAReadFails)
+{
+    send_one("first");
+    receive_one(0, "first");
+    ASSERT_EQ(1u, pvn_tcp_lane_get_stats(p.rx)->rx_peeks);
+    reads_that_fail = 1;
+    look_in_vain(1);
+    ASSERT_EQ(0, reads_that_fail);
+    look_in_vain(1);
+    send_one("second");
+    receive_one(1, "second");
+    send_one("third");
+    receive_one(2, "third");
+    EXPECT_EQ(pvn_tcp_lane_get_stats(p.tx)->tx_bytes, pvn_tcp_lane_get_stats(p.rx)->rx_bytes);
 }
 
 TEST_F(TcpLanePeek, MessagesOfAnySmallSize)
