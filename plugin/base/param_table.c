@@ -541,11 +541,11 @@ static const struct pvn_param_def table[] = {
      .help = "Time between two such probes, in whole seconds."},
     {.name = "KEEPALIVE_CNT",
      .type = PVN_PARAM_INT,
-     .def = "33",
+     .def = "45",
      .min = 1,
      .max = 127,
      FIELD(keepalive_cnt),
-     .help = "Unanswered probes after which the connection is dead: by default after 180 s, as by "
+     .help = "Unanswered probes after which the connection is dead: by default after 240 s, as by "
              "TCP_USER_TIMEOUT without failover."},
     {.name = "TCP_USER_TIMEOUT",
      .type = PVN_PARAM_DURATION,
@@ -558,8 +558,8 @@ static const struct pvn_param_def table[] = {
      .help =
          "How long the peer's machine may acknowledge nothing of what it is sent before the "
          "connection is dead. A peer that is late or stopped is waited for: its kernel answers. "
-         "auto: 60 s, and 180 s where the job would end with the connection (FAILOVER), because a "
-         "virtual machine may stand still for a minute (snapshot, vMotion). 0: the kernel's own "
+         "auto: 60 s, and 240 s where the job would end with the connection (FAILOVER), because a "
+         "virtual machine may stand still for minutes (snapshot, vMotion). 0: the kernel's own "
          "limit (about 15 minutes)."},
     {.name = "STALL_WARN",
      .type = PVN_PARAM_DURATION,

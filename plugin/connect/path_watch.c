@@ -17,7 +17,7 @@
 #define GAP_NS  (2 * PVN_NS_PER_S)
 /* pvn_path_limit by default. */
 #define LIMIT_NS (60 * PVN_NS_PER_S)
-#define ALONE_NS (180 * PVN_NS_PER_S)
+#define ALONE_NS (240 * PVN_NS_PER_S)
 /* The kernel counts in ticks of up to 10 ms, and rounds. */
 #define TICKS_NS (50 * PVN_NS_PER_MS)
 

@@ -36,7 +36,8 @@ uint64_t pvn_path_silent(struct pvn_path_watch *w, int fd, uint64_t now);
 /*
  * Returns for how many ns a path may be silent before it is dead, by NCCL_PVRDMA_TCP_USER_TIMEOUT; 0: no limit.
  * failover: the comm outlives this path. Otherwise the job would end with it, so auto waits for a machine that stands
- * still for a minute, for as long as a comm with failover would be dialled: 60 s and FAILOVER_TIMEOUT's 120 s.
+ * still for up to 3 minutes, as a comm with failover does (60 s and FAILOVER_TIMEOUT's 120 s). It waits for 240 s, because
+ * Linux sends unacknowledged data again 102 s and 205 s after it was sent, and not in between (RTO_MIN doubled each time).
  */
 uint64_t pvn_path_limit(bool failover);
 
