@@ -20,8 +20,8 @@
 #include "connect/link_back.h"
 #include "connect/presence.h"
 
-/* How long the end of the process waits for the threads. Attempts of closed comms linger for a
- * second. */
+/* How long a finalize or the end of the process waits for the threads. Attempts of closed comms
+ * linger for a second from then on. */
 #define FINISH_NS (PVN_NS_PER_S + PVN_NS_PER_S / 2)
 
 /* pvn-answer's pause while something may come in, and otherwise. */

@@ -31,8 +31,8 @@ __attribute__((destructor)) static void unmap(void)
         return;
     pvn_log_set_logger(NULL);
     pvn_comm_drop_listeners(NULL);
-    pvn_comm_finish(true);
     comm_pending_drop(NULL);
+    pvn_comm_finish(true);
     /* If another thread holds the lock, it uses the plugin. */
     if (pthread_mutex_trylock(&plugin_state.lock) != 0)
         return;
@@ -218,8 +218,8 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     plugin_state.held++; /* this call itself, so that nothing is unloaded meanwhile */
     pthread_mutex_unlock(&plugin_state.lock);
     pvn_comm_drop_listeners(ctx); /* each releases its hold of the plugin */
-    pvn_comm_finish(false);       /* likewise */
     comm_pending_drop(ctx);       /* likewise */
+    pvn_comm_finish(false);       /* waits for threads that those no longer need */
     pthread_mutex_lock(&plugin_state.lock);
     plugin_state.held--;
     free(ctx);
@@ -228,7 +228,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     if (!plugin_state.contexts && plugin_state.held)
         pvn_info(
             PVN_NET,
-            "finalize with %d comms or listeners of others still open: they work until they are closed",
+            "finalize with %d comms, listeners or connects of others still open: they work until they are closed",
             plugin_state.held);
     plugin_unload_if_idle();
     pthread_mutex_unlock(&plugin_state.lock);
