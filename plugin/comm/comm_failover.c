@@ -121,6 +121,17 @@ static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
     return c->link.failover ? give_up(c, &err, "failover") : comm_fail(c, &err);
 }
 
+/* No lanes take memory from now on, see attach_new in comm_mr.c. A report of the peer says nothing of this end's
+ * device. */
+static void stop_taking(struct pvn_comm *c, const struct pvn_err *why)
+{
+    pthread_mutex_lock(&c->mem.lock);
+    c->mem.taker = NULL;
+    c->mem.device_failed =
+        why->fault != PVN_FAULT_REMOTE && (why->code == -ENODEV || why->code == -EIO);
+    pthread_mutex_unlock(&c->mem.lock);
+}
+
 static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
@@ -129,9 +140,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
         pvn_err_add(&err, "no failover: there is no memory for it");
         return comm_fail(c, &err);
     }
-    pthread_mutex_lock(&c->mem.lock);
-    c->mem.taker = NULL;
-    pthread_mutex_unlock(&c->mem.lock);
+    stop_taking(c, why);
     /* The profiler is attached to the old lanes. */
     pvn_profile_free(c->profile);
     c->profile = NULL;
@@ -293,6 +302,7 @@ static int switch_is_off(struct pvn_comm *c, const struct pvn_err *why)
     if (note_loss(c, why) != 0)
         return c->end.err.code;
     comm_mr_detach_next(c);
+    stop_taking(c, why);
     pvn_link_leave_better(&c->link);
     pvn_engine_pause_because(c->engine, why);
     f->began_ns = f->since_ns = f->stepped_ns;

@@ -149,7 +149,8 @@ static int check_memory(const struct pvn_comm *c, const void *data, size_t size,
 /* Registers memory that is new. In a failover, until the next lanes take it, the lost ones are tried:
  * the next ones are most likely of the same adapter. If that has no room, this registration fails
  * alone, and NCCL goes on without it; the next lanes could refuse only all of the comm's memory. Any
- * other refusal may mean that the device has failed, which says nothing about the next lanes. */
+ * other refusal may mean that the device has failed, which says nothing about the next lanes. A device
+ * that is known to have failed is not tried: the call could block for a minute, under mem.lock. */
 static int attach_new(struct pvn_comm *c, struct pvn_comm_mr *m, struct dmabuf from,
                       struct pvn_err *err)
 {
@@ -157,7 +158,7 @@ static int attach_new(struct pvn_comm *c, struct pvn_comm_mr *m, struct dmabuf f
 
     if (c->mem.taker)
         return attach(c->mem.taker, m, from, err);
-    if (!c->engine)
+    if (!c->engine || c->mem.device_failed)
         return 0;
     rc = attach(c->link.conn, m, from, err);
     if (rc == 0 || rc == -ENOMEM)

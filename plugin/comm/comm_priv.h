@@ -44,6 +44,8 @@ struct comm_memory {
     pthread_mutex_t lock;
     /* The connection whose lanes take new registrations. NULL: a set-up or failover makes it. */
     struct pvn_conn *taker;
+    bool
+        device_failed; /* in a failover: the lost lanes' device, or it may have: its error is ENODEV or EIO */
     bool said_copied;
 };
 

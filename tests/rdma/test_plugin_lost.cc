@@ -618,6 +618,7 @@ TEST_F(PluginLost, AMessageWithoutAReceiveThatCouldNotBeKept)
 struct PluginLateBuffer : PluginLost {
     std::vector<char> big = std::vector<char>(32 << 20);
     void *mh = nullptr;
+    int calls = 0; // of reg_mr, which the registration has made
 
     static void limited(const std::string &set)
     {
@@ -655,7 +656,9 @@ struct PluginLateBuffer : PluginLost {
                 r.send_rc = pvn_netdrv_test(r.p.d, sr, &sd, nullptr);
             if (!made && !rd && due()) {
                 made = true;
+                const int before = sv::lib().sv_rule_seen("made");
                 rc = reg(r);
+                calls = sv::lib().sv_rule_seen("made") - before;
             }
             return (sd && rd) || r.send_rc || r.recv_rc;
         }));
@@ -694,12 +697,13 @@ TEST_F(PluginLateBuffer, RefusedBeforeTheNewLanesKeepsRdma)
     EXPECT_NE(ncclSuccess,
               move_and_reg(r, "rule lost status status=RETRY_EXC_ERR op=WRITE_IMM nth=1",
                            [] { return said("failover: the peer"); }));
+    EXPECT_EQ(1, calls);
     EXPECT_TRUE(said("RLIMIT_MEMLOCK")) << Log::get().text();
     EXPECT_FALSE(said("do not take the memory")) << Log::get().text();
     EXPECT_TRUE(r.move(2)) << Log::get().text();
 }
 
-// A device that has failed refuses everything. TCP takes the buffer.
+// A device that has failed refuses everything, or blocks the call. TCP takes the buffer.
 TEST_F(PluginLateBuffer, AFailedDeviceRefusesNoBuffer)
 {
     limited("");
@@ -708,6 +712,7 @@ TEST_F(PluginLateBuffer, AFailedDeviceRefusesNoBuffer)
     ASSERT_TRUE(r.move(1));
     EXPECT_EQ(ncclSuccess,
               move_and_reg(r, "fatal mlx5_0", [] { return said("the connection is made again"); }));
+    EXPECT_EQ(0, calls);
     EXPECT_TRUE(said("tcp on mlx5_0")) << Log::get().text();
     EXPECT_TRUE(r.move(2)) << Log::get().text();
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(r.p.d, r.p.rc, mh));
