@@ -102,7 +102,7 @@ static int dial(struct pvn_link *l, struct pvn_err *err)
     }
     rc = pvn_conn_step(f->next);
     if (rc == -EAGAIN && gets_no_answer(l)) {
-        if (f->next->err.code == 0)
+        if (f->next->err.code == 0 || f->next->err.code == -EAGAIN)
             pvn_err_set(&f->next->err, -ETIMEDOUT, "no answer within %.3g s",
                         (double)pvn_retry_answer_ns(PVN_RETRY_FAILOVER) / PVN_NS_PER_S);
         rc = f->next->err.code;
