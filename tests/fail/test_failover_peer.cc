@@ -215,7 +215,6 @@ TEST(FailoverReceiving, FramesOfAFailoverWithoutOne)
     }
 }
 
-// The peer's process is alive, but cannot be reached any more.
 // Both ends must have failover, so a user who has set it at one end does not have it.
 TEST(FailoverReceiving, APeerWithoutItIsNamed)
 {
@@ -229,6 +228,7 @@ TEST(FailoverReceiving, APeerWithoutItIsNamed)
     });
 }
 
+// The peer's process is alive, but cannot be reached any more.
 TEST(FailoverReceiving, APeerThatDoesNotComeBack)
 {
     alone([] {
