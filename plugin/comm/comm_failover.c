@@ -252,6 +252,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     if (note_loss(c, why) != 0 || pause_comm(c, why) != 0)
         return c->end.err.code;
     c->link.failover->hung_up = hung_up;
+    c->link.failover->reset = c->link.ctrl_err.code == -ECONNRESET;
     /* This goes out before a better connection is given up, so that a peer that switches to that
      * gets the reason first. */
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
@@ -376,7 +377,7 @@ static int watch_peer(struct pvn_comm *c)
     int rc;
 
     if (pvn_link_keep_adopt(&c->link)) {
-        c->link.failover->hung_up = false;
+        c->link.failover->hung_up = c->link.failover->reset = false;
         tell_again(c);
     }
     before = c->link.conn->ctrl.eof;
@@ -388,6 +389,7 @@ static int watch_peer(struct pvn_comm *c)
     /* 2: the peer has lost a lane. That matters only in a switch. */
     if (rc == 2 && c->link.sender && c->link.failover->switches && c->link.state == PVN_LINK_FENCE)
         return switch_is_off(c, &err);
+    c->link.failover->reset |= rc == -ECONNRESET;
     if (rc != -EPIPE || before || c->link.failover->exchanged)
         return 0;
     if (!pvn_conn_keeps(c->link.conn))
@@ -449,17 +451,20 @@ static int check_deadline(struct pvn_comm *c)
 {
     struct pvn_link_failover *f = c->link.failover;
     const struct pvn_params *p = pvn_params_get();
-    uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited;
+    uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited, ended_ns;
 
     pvn_link_look_for_peer(&c->link, now);
     /* Time with the peer seen, or without calls, does not count. */
     if (pvn_link_sees_peer(&c->link) || step > PVN_NS_PER_S)
         f->began_ns = pvn_not_counted_ns(f->began_ns, step, now);
-    if (step > PVN_NS_PER_S)
+    if (step > PVN_NS_PER_S) {
         f->since_ns = pvn_not_counted_ns(f->since_ns, step, now);
+        f->gone_ns = f->gone_ns ? pvn_not_counted_ns(f->gone_ns, step, now) : 0;
+    }
     f->stepped_ns = now;
     waited = now - f->since_ns;
-    if (f->hung_up && now - f->began_ns >= pvn_link_limit_ns(&c->link))
+    ended_ns = f->hung_up ? f->began_ns : f->gone_ns;
+    if (ended_ns && now - ended_ns >= pvn_link_limit_ns(&c->link))
         return peer_has_ended(c, ENDED);
     if (now - f->began_ns >= p->failover_timeout)
         return out_of_time(c, p->failover_timeout, "FAILOVER_TIMEOUT");

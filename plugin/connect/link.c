@@ -111,7 +111,7 @@ static bool seems_ended(const struct pvn_link *l)
     int code = l->ctrl_err.code;
 
     if (l->failover)
-        return l->failover->hung_up;
+        return l->failover->hung_up || l->failover->gone_ns;
     if (l->state == PVN_LINK_ALONE)
         return code == -ECONNRESET || code == -EBADMSG;
     return code == -EPIPE && pvn_conn_keeps(l->conn);

@@ -198,16 +198,23 @@ static bool is_connected(const struct pvn_link *l)
            (f->next && f->next->hello_seen && f->next->state <= PVN_CONN_UP);
 }
 
+/* A refusal alone could be a firewall's. After a reset of the control connection, which the peer's machine sends if the
+ * process has ended with unread bytes, or the machine has started again, it means that the process is gone. */
 void pvn_link_look_for_peer(struct pvn_link *l, uint64_t now)
 {
     struct pvn_link_failover *f = l->failover;
+    int n = l->paths.nothers;
 
     if (!l->sender && !is_connected(l)) {
-        f->stands = pvn_presence_stands(&f->probe, l->paths.other, l->paths.nothers, now);
+        f->stands = pvn_presence_stands(&f->probe, l->paths.other, n, now);
     } else {
         pvn_presence_probe_end(&f->probe);
         f->stands = false;
     }
+    if (!f->reset || !pvn_presence_is_refused(&f->probe, n))
+        f->gone_ns = 0;
+    else if (f->gone_ns == 0)
+        f->gone_ns = now;
 }
 
 bool pvn_link_sees_peer(const struct pvn_link *l)

@@ -31,6 +31,8 @@ struct pvn_link_failover {
     bool exchanged; /* the peer may have given up the old connection */
     /* The old control connection has ended in order, and no other one shows the peer. */
     bool hung_up;
+    /* It was reset: the peer's machine does not know it any more. */
+    bool reset;
     /* This is a switch to better lanes, which are in `next`, and no loss. An acceptor may have no
      * `next` yet. */
     bool switches;
@@ -48,7 +50,10 @@ struct pvn_link_failover {
     uint64_t key_ns;                 /* when the key file is checked next */
     struct pvn_presence_probe probe; /* acceptor: looks for the peer while nothing else shows it */
     bool stands;                     /* the probe has found that the peer's process is stopped */
-    struct pvn_err last;             /* the last attempt's error */
+    /* Acceptor: since when all addresses of the peer's process refuse, after a reset; 0: they do not. Time without calls
+     * does not count. */
+    uint64_t gone_ns;
+    struct pvn_err last; /* the last attempt's error */
 };
 
 /* Begins after a loss, or for a switch to other lanes, in FENCE. False: no memory, and nothing has

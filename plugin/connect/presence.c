@@ -112,22 +112,33 @@ void pvn_presence_after_fork(void)
 
 /* ---- the acceptor's probe ---- */
 
-void pvn_presence_probe_end(struct pvn_presence_probe *p)
+static void close_attempt(struct pvn_presence_probe *p)
 {
     if (p->open)
         pvn_sock_close(p->fd);
     p->open = p->connected = false;
 }
 
-static bool failed(struct pvn_presence_probe *p, uint64_t now)
+void pvn_presence_probe_end(struct pvn_presence_probe *p)
 {
-    pvn_presence_probe_end(p);
+    close_attempt(p);
+    p->refused = 0;
+}
+
+/* code: why there is no connection; 0: there was one. */
+static bool failed(struct pvn_presence_probe *p, int code, int n, uint64_t now)
+{
+    unsigned address = 1u << p->next % (unsigned)n;
+
+    p->refused = code == -ECONNREFUSED ? p->refused | address : p->refused & ~address;
+    close_attempt(p);
     p->next++;
     p->next_ns = now + pvn_retry_pause_ns(PVN_RETRY_PROBE, 0);
     return false;
 }
 
-static bool dial(struct pvn_presence_probe *p, const struct pvn_wire_addr *addr, uint64_t now)
+/* 0, or why not. */
+static int dial(struct pvn_presence_probe *p, const struct pvn_wire_addr *addr, uint64_t now)
 {
     struct sockaddr_storage peer;
     socklen_t len = pvn_wire_addr_to_sockaddr(addr, 0, &peer);
@@ -138,7 +149,7 @@ static bool dial(struct pvn_presence_probe *p, const struct pvn_wire_addr *addr,
     p->began_ns = now;
     p->sent_ns = 0;
     p->path = (struct pvn_path_watch){0};
-    return p->open;
+    return p->open ? 0 : err.code;
 }
 
 /* True if the peer's process, or its kernel, has closed the connection. Nothing else comes in. */
@@ -163,25 +174,33 @@ bool pvn_presence_stands(struct pvn_presence_probe *p, const struct pvn_wire_add
                          uint64_t now)
 {
     uint64_t silent;
-    int rc;
+    int rc = 0;
 
     if (n == 0 || (!p->open && now < p->next_ns))
         return false;
-    if (!p->open && !dial(p, &addr[p->next % (unsigned)n], now))
-        return failed(p, now);
+    if (!p->open)
+        rc = dial(p, &addr[p->next % (unsigned)n], now);
+    if (rc)
+        return failed(p, rc, n, now);
     if (!p->connected) {
         rc = pvn_sock_connected(p->fd);
         if (rc == -EAGAIN && now - p->began_ns < pvn_retry_answer_ns(PVN_RETRY_PROBE))
             return false;
         if (rc)
-            return failed(p, now);
+            return failed(p, rc, n, now);
         p->connected = true;
+        p->refused = 0;
     }
     if (has_ended(p->fd))
-        return failed(p, now);
+        return failed(p, 0, n, now);
     send_byte(p, now);
     silent = pvn_path_silent(&p->path, p->fd, now);
     if (silent > DEAD_NS)
-        return failed(p, now);
+        return failed(p, 0, n, now);
     return silent == 0;
+}
+
+bool pvn_presence_is_refused(const struct pvn_presence_probe *p, int n)
+{
+    return n > 0 && p->refused == (1u << n) - 1;
 }

@@ -49,6 +49,7 @@ struct pvn_presence_probe {
     bool connected;
     int fd;
     unsigned next;    /* address that is dialled next, modulo their number */
+    unsigned refused; /* bit per address that refused the last connection */
     uint64_t next_ns; /* no dialling before this time */
     uint64_t began_ns;
     /* When a byte was last sent, so that the peer's machine has something to acknowledge. */
@@ -62,6 +63,9 @@ struct pvn_presence_probe {
  */
 bool pvn_presence_stands(struct pvn_presence_probe *p, const struct pvn_wire_addr *addr, int n,
                          uint64_t now);
+/* True if all n addresses refused the last connection: the process is gone, or a firewall is between. */
+bool pvn_presence_is_refused(const struct pvn_presence_probe *p, int n);
+/* Closes the connection, and forgets what the addresses have answered. */
 void pvn_presence_probe_end(struct pvn_presence_probe *p);
 
 #endif

@@ -198,6 +198,23 @@ TEST(FailoverControl, OfAConnectorThatIsStopped)
     });
 }
 
+// It was killed with unread bytes, so its machine resets the control connection, and nobody listens where it did.
+TEST(FailoverControl, OfAConnectorThatHasEndedWithAReset)
+{
+    alone([] {
+        keeps();
+        setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "1h", 1);
+        raw::Listener seen;
+        Receiving r(&seen);
+        r.ends(
+            [&] {
+                EXPECT_EQ(0, shutdown(seen.s.fd, SHUT_RD)); // keeps the port, and refuses
+                r.ctrl.reset();
+            },
+            "the peer's process has ended or was killed");
+    });
+}
+
 // It runs, since it closes the connections, and it does not connect again: the limit counts.
 TEST(FailoverControl, OfAConnectorThatRunsAndDoesNotComeBack)
 {

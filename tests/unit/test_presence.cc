@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <chrono>
@@ -179,8 +180,12 @@ TEST(Presence, AProcessThatHasEndedRefusesIt)
     Probe p(&addr, 1);
 
     EXPECT_TRUE(is_refused(addr));
+    EXPECT_FALSE(pvn_presence_is_refused(&p.p, 1)) << "nobody has looked";
     EXPECT_TRUE(p.stays(false));
     EXPECT_LT(1u, p.p.next) << "it was dialled again";
+    EXPECT_TRUE(pvn_presence_is_refused(&p.p, 1));
+    pvn_presence_probe_end(&p.p);
+    EXPECT_FALSE(pvn_presence_is_refused(&p.p, 1)) << "of the next look";
 }
 
 TEST(Presence, TheLastHolderClosesTheSockets)
@@ -215,6 +220,30 @@ TEST(Presence, AnotherAddressIsTriedWhereOneRefuses)
     EXPECT_TRUE(p.becomes(true));
     EXPECT_EQ(1u, p.p.next);
     EXPECT_TRUE(p.stays(true));
+    EXPECT_FALSE(pvn_presence_is_refused(&p.p, 2));
+}
+
+TEST(Presence, AllAddressesHaveToRefuse)
+{
+    pvn_wire_addr addr[2];
+    {
+        Held h({"127.0.0.1", "127.0.0.2"});
+        ASSERT_EQ(2, h.n);
+        std::copy(h.addr, h.addr + 2, addr);
+    }
+    Reserved first(addr[0]), second(addr[1]);
+    Probe p(addr, 2);
+    const uint64_t until = pvn_now_ns() + 60 * PVN_NS_PER_S;
+
+    while (p.p.next < 1 && pvn_now_ns() < until)
+        EXPECT_FALSE(p.look());
+    EXPECT_FALSE(pvn_presence_is_refused(&p.p, 2)) << "one has";
+    while (p.p.next < 2 && pvn_now_ns() < until)
+        EXPECT_FALSE(p.look());
+    EXPECT_TRUE(pvn_presence_is_refused(&p.p, 2));
+    EXPECT_EQ(0, listen(first.fd, 1));
+    EXPECT_TRUE(p.becomes(true));
+    EXPECT_FALSE(pvn_presence_is_refused(&p.p, 2));
 }
 
 TEST(Presence, NoMoreAddressesThanAHelloHasRoomFor)
