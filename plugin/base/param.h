@@ -155,7 +155,8 @@ enum pvn_param_type {
     PVN_PARAM_BOOL, /* bool: 0/1, no/yes, off/on, false/true */
     PVN_PARAM_INT,  /* int: decimal or 0x; also the row's words */
     PVN_PARAM_SIZE, /* uint64_t: bytes, or with k, M, G (powers of 1024; also "KiB" and "B") */
-    /* uint64_t: with ns, us, ms, s, m (min), h, d; a number without a suffix is in the row's unit */
+    /* uint64_t: with ns, us, ms, s, m (min), h, d; a number without a suffix is in the row's unit;
+     * also the row's words */
     PVN_PARAM_DURATION,
     PVN_PARAM_ENUM,   /* int: one of the row's words */
     PVN_PARAM_STRING, /* char[PVN_PARAM_STR_LEN] */
@@ -178,8 +179,9 @@ struct pvn_param_def {
     const char *unit; /* unit of a number without suffix ("s", "us", "bytes") or NULL */
     const char *def;  /* the default as a user would write it */
     int64_t min, max; /* in the field's unit; unused for words and texts */
-    const struct pvn_param_word *words; /* ENUM: all values; INT: names for special ones; or NULL */
-    size_t offset, size;                /* of the field in struct pvn_params */
+    /* ENUM: all values. INT and DURATION: special ones, which need not be in the range. NULL: none. */
+    const struct pvn_param_word *words;
+    size_t offset, size; /* of the field in struct pvn_params */
     const char *help;
 };
 

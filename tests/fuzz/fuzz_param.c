@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: an environment, one "NAME=value" per line, parsed as parameters. Besides not
- * crashing: an accepted value is in its range and parses as it was printed. A refusal names the
- * variable. */
+ * crashing: an accepted number is in its range, or a word of the row stands for it, and parses as it
+ * was printed. A refusal names the variable. */
 #include "config.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,14 @@ static int64_t number_of(const struct pvn_param_def *def, const struct pvn_param
     return (int64_t) * (const uint64_t *)field;
 }
 
+static bool is_word(const struct pvn_param_def *def, int64_t value)
+{
+    for (const struct pvn_param_word *w = def->words; w && w->word; w++)
+        if (w->value == value)
+            return true;
+    return false;
+}
+
 static void check_row(const struct pvn_param_def *def, const struct pvn_params *params)
 {
     char text[PVN_PARAM_STR_LEN], again[PVN_PARAM_STR_LEN], why[96];
@@ -40,7 +49,8 @@ static void check_row(const struct pvn_param_def *def, const struct pvn_params *
         def->type == PVN_PARAM_DURATION) {
         int64_t value = number_of(def, params);
 
-        fuzz_require(value >= def->min && value <= def->max, "numbers are in range");
+        fuzz_require((value >= def->min && value <= def->max) || is_word(def, value),
+                     "numbers are in range");
     }
 }
 
