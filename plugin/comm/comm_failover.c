@@ -178,8 +178,8 @@ static void remember(struct pvn_comm *c, const struct pvn_err *why)
         !pvn_path_memory_lost(&p->memory, p->used, fast, useless, now - p->since_ns, now) ||
         p->said_useless || !is_the_network(why))
         return;
-    /* Small packets are not answered either: the path is lost as a whole, or the peer's machine stands still. */
-    if (!pvn_path_answers(c->link.conn->ctrl.fd))
+    /* Else small packets are not answered either: the path is lost as a whole, or the peer's machine stands still. */
+    if (!pvn_path_repeats_nothing(c->link.conn->ctrl.fd))
         return;
     p->said_useless = true;
     pvn_warn("failover: %s to %s: these lanes passed the handshake and were lost before they had "

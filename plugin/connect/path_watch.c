@@ -76,6 +76,14 @@ bool pvn_path_answers(int fd)
            info.tcpi_probes == 0;
 }
 
+bool pvn_path_repeats_nothing(int fd)
+{
+    struct tcp_info info;
+
+    return get_info(fd, &info) && info.tcpi_state == TCP_ESTABLISHED &&
+           info.tcpi_retransmits == 0 && info.tcpi_probes == 0;
+}
+
 uint64_t pvn_path_limit(bool failover)
 {
     uint64_t limit = pvn_params_get()->tcp_user_timeout;

@@ -44,5 +44,8 @@ uint64_t pvn_path_limit(bool failover);
 /* True if the peer's kernel has acknowledged all that was sent until now, and neither end has
  * closed. False if that is not known. */
 bool pvn_path_answers(int fd);
+/* True if neither end has closed, and the kernel has not had to repeat what it last sent. So the peer's kernel has
+ * acknowledged all but what was sent in the last RTO_MIN (200 ms). */
+bool pvn_path_repeats_nothing(int fd);
 
 #endif

@@ -60,6 +60,11 @@ struct Connection {
         close(near);
         close(far);
     }
+    void close_far()
+    {
+        close(far);
+        far = -1;
+    }
     void fill() const
     {
         const std::vector<char> bytes(65536);
@@ -103,6 +108,7 @@ TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
                 EXPECT_EQ(0u, c->look()) << c->name;
         }
         EXPECT_TRUE(pvn_path_answers(probed.near));
+        EXPECT_TRUE(pvn_path_repeats_nothing(probed.near));
         tcp_info info = {};
         socklen_t len = sizeof(info);
         ASSERT_EQ(0, getsockopt(closed.near, IPPROTO_TCP, TCP_INFO, &info, &len));
@@ -121,6 +127,7 @@ TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
         }
         for (Connection *c : {&closed, &flight, &probed})
             EXPECT_LE(limit, c->longest) << c->name << ": the path is dead";
+        EXPECT_FALSE(pvn_path_repeats_nothing(probed.near));
         EXPECT_EQ(0u, idle.look()) << "nothing was sent";
 
         // The test did not look for an hour. That time does not count against the peer.
@@ -133,7 +140,10 @@ TEST(PathWatch, OnlyWhatThePeersKernelDoesNotAnswerCounts)
         while (!pvn_path_answers(flight.near) && pvn_now_ns() < until)
             pause_for(20);
         EXPECT_TRUE(pvn_path_answers(flight.near));
+        EXPECT_TRUE(pvn_path_repeats_nothing(flight.near));
         EXPECT_EQ(0u, flight.look()) << "all is answered again";
+        flight.close_far();
+        EXPECT_FALSE(pvn_path_repeats_nothing(flight.near)) << "closed";
     });
     if (!why.empty())
         GTEST_SKIP() << why;
