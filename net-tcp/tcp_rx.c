@@ -251,8 +251,8 @@ static size_t make_room(struct stream *s)
  */
 static bool worth_peeking(const struct stream *s)
 {
-    return s->empty > 0 && !s->peeked && !s->have_frame && s->s_begin == s->s_end && s->stage_want == RX_STAGE &&
-           !s->seal;
+    return s->empty > 0 && !s->peeked && !s->have_frame && s->s_begin == s->s_end &&
+           s->stage_want == RX_STAGE && !s->seal;
 }
 
 /* Reads once: the rest of the payload into its place, and the bytes behind it into the staging
